@@ -1,0 +1,256 @@
+// Package sink is every write to the store. Each of them can be sent again
+// without harm, so that a lost reply, a retry or a second instance changes
+// nothing.
+package sink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"gudang/internal/reading"
+)
+
+// Config is what a sink depends on.
+type Config struct {
+	Latest int // points of the subset for each metric; 0: only the newest
+	Log    *slog.Logger
+}
+
+// Sink writes flushes to a store until they are committed, and keeps the
+// sensors' documents near to what the buckets hold.
+type Sink struct {
+	store   Store
+	log     *slog.Logger
+	metrics *metrics
+	latest  *latest
+
+	mu      sync.Mutex
+	failure error     // why the store can't be written to; nil when it can
+	since   time.Time // of the failure
+}
+
+// New makes a sink over a store. Run must run beside Write.
+func New(cfg Config, store Store, reg Registerer) *Sink {
+	s := &Sink{store: store, log: cfg.Log, latest: newLatest(cfg.Latest)}
+	s.metrics = newMetrics(reg)
+	return s
+}
+
+const (
+	firstPause = 100 * time.Millisecond
+	longPause  = 5 * time.Second
+	logEvery   = 10 * time.Second
+)
+
+// Write stores the buckets and returns when each of their readings is
+// committed or refused. It tries until ctx ends.
+func (s *Sink) Write(ctx context.Context, buckets []*reading.Bucket) ([]reading.Refusal, error) {
+	var (
+		refused []reading.Refusal
+		unsure  map[*reading.Bucket]bool // sent before, with an unknown end
+		left    = append([]*reading.Bucket(nil), buckets...)
+		pause   = firstPause
+		logged  time.Time
+	)
+	for attempt := 1; ; attempt++ {
+		res := s.store.WriteBuckets(ctx, left)
+		s.metrics.wrote(res.Writes)
+		for _, r := range res.Refused {
+			if r.Verdict == reading.Duplicate && unsure[r.Bucket] {
+				continue // what is there is what an earlier attempt wrote: stored
+			}
+			refused = append(refused, r)
+		}
+		if len(res.Again) == 0 {
+			s.succeeded(attempt)
+			break
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("cannot store %d buckets: %w", len(res.Again), errors.Join(err, res.Err))
+		}
+		s.failed(res.Err)
+		if now := time.Now(); now.Sub(logged) >= logEvery {
+			logged = now
+			s.log.Warn("store does not take a flush, trying again", "buckets", len(res.Again), "attempt", attempt, "error", res.Err)
+		}
+		if unsure == nil {
+			unsure = make(map[*reading.Bucket]bool, len(res.Again))
+		}
+		for _, b := range res.Again {
+			unsure[b] = true
+		}
+		left = append(left[:0], res.Again...)
+		// Half of the pause is drawn: many instances must not come back together.
+		select {
+		case <-time.After(pause/2 + rand.N(pause/2)):
+		case <-ctx.Done():
+			return nil, fmt.Errorf("cannot store %d buckets: %w", len(left), errors.Join(ctx.Err(), res.Err))
+		}
+		pause = min(2*pause, longPause)
+	}
+	s.reject(ctx, refused)
+	if err := s.introduce(ctx, without(buckets, refused)); err != nil {
+		return nil, err
+	}
+	return refused, nil
+}
+
+// introduce notes the newest points of the buckets, and stores the documents
+// of sensors that are new to this process before their first readings count
+// as stored: so a sensor that has readings is in the list of sensors, whatever
+// crashes, and the limit on sensors holds over a restart.
+func (s *Sink) introduce(ctx context.Context, buckets []*reading.Bucket) error {
+	fresh := s.latest.note(buckets)
+	for pause := firstPause; len(fresh) > 0; pause = min(2*pause, longPause) {
+		err := s.store.MergeSensors(ctx, fresh, s.latest.keep)
+		if err == nil {
+			break
+		}
+		s.failed(err)
+		s.log.Warn("store does not take new sensors, trying again", "sensors", len(fresh), "error", err)
+		select {
+		case <-time.After(pause/2 + rand.N(pause/2)):
+		case <-ctx.Done():
+			return fmt.Errorf("cannot store %d new sensors: %w", len(fresh), errors.Join(ctx.Err(), err))
+		}
+	}
+	if len(fresh) > 0 {
+		s.succeeded(1)
+	}
+	s.latest.introduced(fresh)
+	return nil
+}
+
+// without is the buckets as the store has them: without the readings that it
+// refused. Copies of what it has may stay.
+func without(buckets []*reading.Bucket, refused []reading.Refusal) []*reading.Bucket {
+	drop := map[*reading.Bucket]map[int32]bool{}
+	for _, r := range refused {
+		if r.Verdict == reading.Duplicate {
+			continue
+		}
+		if drop[r.Bucket] == nil {
+			drop[r.Bucket] = map[int32]bool{}
+		}
+		drop[r.Bucket][r.Offset] = true
+	}
+	if len(drop) == 0 {
+		return buckets
+	}
+	out := make([]*reading.Bucket, len(buckets))
+	for i, b := range buckets {
+		out[i] = b
+		if drop[b] == nil {
+			continue
+		}
+		out[i] = &reading.Bucket{Series: b.Series, Start: b.Start}
+		for j, off := range b.Offsets {
+			if !drop[b][off] {
+				out[i].Add(b.Start+int64(off), b.Values[j])
+			}
+		}
+	}
+	return out
+}
+
+// reject records what the store will never take. Losing that record costs an
+// operator some insight, and no readings: it is tried once.
+func (s *Sink) reject(ctx context.Context, refused []reading.Refusal) {
+	var list []Rejected
+	now := time.Now().UnixMilli()
+	for _, r := range refused {
+		if r.Verdict != reading.Added {
+			continue
+		}
+		b := r.Bucket
+		list = append(list, Rejected{
+			Reading: reading.Reading{Series: b.Series, Time: b.Start + int64(r.Offset), Value: b.Values[b.Find(r.Offset)]},
+			Reason:  r.Reason, Detail: r.Detail, At: now,
+		})
+	}
+	if len(list) == 0 {
+		return
+	}
+	first := list[0]
+	s.log.Error("store refused readings for good", "readings", len(list), "sensor", first.Sensor, "metric", first.Metric, "reason", first.Reason, "detail", first.Detail)
+	if err := s.store.Reject(ctx, list); err != nil {
+		s.log.Warn("cannot record rejected readings", "readings", len(list), "error", err)
+	}
+}
+
+// Run writes the sensors' documents from time to time, and once more when ctx
+// ends, until last ends.
+func (s *Sink) Run(ctx, last context.Context) error {
+	pause := latestEvery
+	for {
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			err := s.mergeLatest(last)
+			if err != nil {
+				s.log.Warn("cannot store the newest readings of the sensors, they are stored in the buckets", "error", err)
+			}
+			return nil
+		}
+		begun := time.Now()
+		if err := s.mergeLatest(ctx); err != nil && ctx.Err() == nil {
+			s.log.Warn("cannot store the newest readings of the sensors, trying again", "error", err)
+		}
+		// The copy must never cost a large part of what the truth costs.
+		pause = max(latestEvery, 10*time.Since(begun))
+	}
+}
+
+func (s *Sink) mergeLatest(ctx context.Context) error {
+	for {
+		sensors := s.latest.take(latestBatch)
+		if len(sensors) == 0 {
+			return nil
+		}
+		if err := s.store.MergeSensors(ctx, sensors, s.latest.keep); err != nil {
+			s.latest.giveBack(sensors)
+			return err
+		}
+	}
+}
+
+func (s *Sink) failed(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.failure == nil {
+		s.since = time.Now()
+	}
+	s.failure = err
+	s.metrics.up.Set(0)
+}
+
+func (s *Sink) succeeded(attempt int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.failure != nil {
+		s.log.Info("store takes writes again", "after", time.Since(s.since).Round(time.Millisecond), "attempts", attempt)
+	}
+	s.failure = nil
+	s.metrics.up.Set(1)
+}
+
+// Ready says whether the store takes writes, and if not, why and since when.
+func (s *Sink) Ready(ctx context.Context) error {
+	s.mu.Lock()
+	failure, since := s.failure, s.since
+	s.mu.Unlock()
+	if failure != nil {
+		return fmt.Errorf("store does not take writes since %s: %w", since.UTC().Format(time.RFC3339), failure)
+	}
+	if err := s.store.Ping(ctx); err != nil {
+		s.metrics.up.Set(0)
+		return fmt.Errorf("store cannot be reached: %w", err)
+	}
+	s.metrics.up.Set(1)
+	return nil
+}

@@ -1,0 +1,149 @@
+package source
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"io"
+	"math/rand/v2"
+	"net"
+	"testing"
+	"testing/iotest"
+	"time"
+)
+
+// packet is an MQTT packet of the given type.
+func packet(kind byte, body []byte) []byte {
+	return append(binary.AppendUvarint([]byte{kind}, uint64(len(body))), body...)
+}
+
+func TestFramesCutLongPublishesAndNothingElse(t *testing.T) {
+	const limit = 1000
+	for seed := range uint64(30) {
+		rng := rand.New(rand.NewPCG(seed, 3))
+		var sent, want []byte
+		for range 40 {
+			kind, size := byte(0x32), rng.IntN(limit)
+			switch rng.IntN(4) {
+			case 0:
+				size = limit + rng.IntN(200_000)
+			case 1:
+				kind = 0x90 // a SUBACK, however long, is passed on whole
+				size = rng.IntN(3 * limit)
+			case 2:
+				size = 0
+			}
+			body := bytes.Repeat([]byte{byte(rng.IntN(256))}, size)
+			sent = append(sent, packet(kind, body)...)
+			if kind == 0x32 && size > limit {
+				body = body[:limit]
+			}
+			want = append(want, packet(kind, body)...)
+		}
+		var r io.Reader = bytes.NewReader(sent)
+		if seed%2 == 1 {
+			r = iotest.OneByteReader(r)
+		}
+		got, err := io.ReadAll(&frames{r: bufio.NewReaderSize(r, 16), limit: limit})
+		if err != nil || !bytes.Equal(got, want) {
+			t.Fatalf("seed %d: %d bytes passed on, want %d; error %v", seed, len(got), len(want), err)
+		}
+	}
+}
+
+func TestFramesReportABrokenStream(t *testing.T) {
+	for name, sent := range map[string][]byte{
+		"a length of five bytes": {0x30, 0xff, 0xff, 0xff, 0xff, 1},
+		"an end in the length":   {0x30, 0xff},
+	} {
+		if _, err := io.ReadAll(&frames{r: bufio.NewReader(bytes.NewReader(sent)), limit: 10}); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+func FuzzFrames(f *testing.F) {
+	f.Add(packet(0x32, bytes.Repeat([]byte("x"), 300)))
+	f.Add([]byte{0x30, 0xff, 0xff, 0xff, 0xff, 1})
+	f.Fuzz(func(t *testing.T, sent []byte) {
+		got, _ := io.ReadAll(&frames{r: bufio.NewReaderSize(bytes.NewReader(sent), 16), limit: 64})
+		if len(got) > len(sent) {
+			t.Fatalf("%d bytes came out of %d", len(got), len(sent))
+		}
+		again, _ := io.ReadAll(&frames{r: bufio.NewReaderSize(bytes.NewReader(got), 16), limit: 64})
+		if !bytes.Equal(again, got) {
+			t.Fatal("what was cut is cut again")
+		}
+	})
+}
+
+func pipe(t *testing.T) (*conn, net.Conn) {
+	t.Helper()
+	a, b := net.Pipe()
+	c := newConn(a, 1000)
+	t.Cleanup(func() { b.Close(); c.Close() })
+	return c, b
+}
+
+func TestAcksAreWrittenInOrderAndBeforeTheEnd(t *testing.T) {
+	c, peer := pipe(t)
+	var want []byte
+	for id := range uint16(5000) {
+		c.Ack(id, 1)
+		want = append(want, 0x40, 2, byte(id>>8), byte(id))
+	}
+	c.Ack(7, 2)
+	want = append(want, 0x50, 2, 0, 7)
+	read := make(chan []byte)
+	go func() { b, _ := io.ReadAll(peer); read <- b }()
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-read; !bytes.Equal(got, want) {
+		t.Errorf("%d bytes arrived, want %d", len(got), len(want))
+	}
+}
+
+// An ack after the connection has gone crashed other services (paho #726).
+func TestALateAckDoesNothing(t *testing.T) {
+	c, peer := pipe(t)
+	peer.Close()
+	c.Close()
+	for id := range uint16(100) {
+		c.Ack(id, 1)
+	}
+	if _, err := c.Write([]byte{0xc0, 0}); err == nil {
+		t.Error("a write to a closed connection gave no error")
+	}
+}
+
+// A broker that doesn't read must not make our memory grow.
+func TestWhatWaitsToBeWrittenIsBounded(t *testing.T) {
+	c, _ := pipe(t)
+	for range writeAhead {
+		c.Ack(1, 1)
+	}
+	c.mu.Lock()
+	n := len(c.buf)
+	c.mu.Unlock()
+	if n > writeAhead {
+		t.Errorf("%d bytes wait", n)
+	}
+	if _, err := c.Write([]byte{0xc0, 0}); err == nil {
+		t.Error("no error although the broker doesn't read")
+	}
+}
+
+func TestABrokenWriteIsReported(t *testing.T) {
+	c, peer := pipe(t)
+	peer.Close()
+	deadline := time.Now().Add(5 * time.Second)
+	for {
+		if _, err := c.Write([]byte{0xc0, 0}); err != nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("writes to a closed pipe give no error")
+		}
+	}
+}
