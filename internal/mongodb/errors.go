@@ -1,0 +1,72 @@
+package mongodb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+
+	"go.mongodb.org/mongo-driver/v2/mongo"
+)
+
+// Kinds of trouble that an operator mends in different places. Explain wraps
+// them; everything else is passed on as it is.
+var (
+	ErrAway        = errors.New("MongoDB cannot be reached")
+	ErrCredentials = errors.New("MongoDB does not accept the credentials: check the user, the password and authSource in MONGODB_URI")
+	ErrDenied      = errors.New("MongoDB does not let this user do it: it needs the role readWrite on the database")
+)
+
+// Codes of the server (mongo/base/error_codes.yml).
+const (
+	codeUnauthorized = 13
+	codeAuthFailed   = 18
+)
+
+// Explain says what kind of trouble the driver's error is, without secrets.
+func (c *Client) Explain(err error) error {
+	if err == nil {
+		return nil
+	}
+	kind := kindOf(err)
+	err = c.redact(err)
+	if kind == nil || errors.Is(err, kind) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", kind, err)
+}
+
+func kindOf(err error) error {
+	var server mongo.ServerError
+	hasServer := errors.As(err, &server)
+	var dns *net.DNSError
+	var timeout net.Error
+	switch {
+	// The driver reports a failed handshake as an error of the connection,
+	// in which the server's answer cannot be reached by type.
+	case hasServer && server.HasErrorCode(codeAuthFailed), strings.Contains(err.Error(), "auth error"):
+		return ErrCredentials
+	case hasServer && server.HasErrorCode(codeUnauthorized):
+		return ErrDenied
+	case mongo.IsNetworkError(err), errors.As(err, &dns), strings.Contains(err.Error(), "server selection error"):
+		return ErrAway
+	case errors.As(err, &timeout) && !errors.Is(err, context.Canceled) && !hasServer:
+		return ErrAway
+	}
+	return nil
+}
+
+// redact takes the secrets out of the error's text. An error that quotes none
+// stays what it was, so that it can still be told by type.
+func (c *Client) redact(err error) error {
+	text := err.Error()
+	clean := text
+	for _, secret := range c.secrets() {
+		clean = strings.ReplaceAll(clean, secret, "xxxxx")
+	}
+	if clean == text {
+		return err
+	}
+	return errors.New(clean)
+}

@@ -1,0 +1,230 @@
+package sink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
+	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
+
+	"gudang/internal/mongodb"
+	"gudang/internal/reading"
+)
+
+const (
+	// attemptTimeout bounds one operation. What a server that hangs has not
+	// done by then is sent again; it is long, because a slow server makes
+	// progress only if it may finish.
+	attemptTimeout = 30 * time.Second
+	pingTimeout    = 5 * time.Second
+
+	// A batch is one update command. MongoDB takes 48 MB and 100,000 writes;
+	// small batches spread over the writers, and a lost one costs less.
+	batchMost  = 1000
+	batchLeast = 100
+	batchBytes = 4 << 20
+	// writeMost is how many bytes the write of one bucket may take: what is
+	// larger than a document, the server refuses together with its batch.
+	writeMost = 15 << 20
+)
+
+// Mongo is the store in MongoDB.
+type Mongo struct {
+	client  *mongodb.Client
+	writers int
+	batch   int
+	log     *slog.Logger
+	setup   setup
+}
+
+var _ Store = (*Mongo)(nil)
+
+// MongoOption changes how a Mongo works.
+type MongoOption func(*Mongo)
+
+// MongoWriters sets how many update commands are under way at once. A server
+// that loses concurrent updates needs 1.
+func MongoWriters(n int) MongoOption { return func(m *Mongo) { m.writers = max(1, n) } }
+
+// MongoBatch sets how many buckets one update command takes at most. A server
+// that stops at the first error without a word of what it had done needs 1, or
+// some duplicates are counted as stored.
+func MongoBatch(n int) MongoOption { return func(m *Mongo) { m.batch = min(max(1, n), batchMost) } }
+
+// MongoLog sets where trouble goes that fails no write.
+func MongoLog(log *slog.Logger) MongoOption { return func(m *Mongo) { m.log = log } }
+
+// OpenMongo checks the URI and the name of the database. The server may be
+// away: it is asked for by the first operation.
+func OpenMongo(uri, database string, opts ...MongoOption) (*Mongo, error) {
+	client, err := mongodb.New(uri, database)
+	if err != nil {
+		return nil, err
+	}
+	m := &Mongo{client: client, writers: min(4, runtime.GOMAXPROCS(0)), batch: batchMost, log: slog.New(slog.DiscardHandler)}
+	for _, opt := range opts {
+		opt(m)
+	}
+	return m, nil
+}
+
+// Close lets go of the connections.
+func (m *Mongo) Close() error { return m.client.Close() }
+
+// Ping writes nothing in the way in which everything else is written: the
+// server must be there, be a primary with a majority behind it, and let this
+// user write.
+func (m *Mongo) Ping(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
+	defer cancel()
+	db, err := m.client.Database()
+	if err != nil {
+		return err
+	}
+	nobody := bson.D{{Key: "_id", Value: ""}}
+	_, err = db.Collection(mongodb.Sensors).UpdateOne(ctx, nobody, bson.D{{Key: "$set", Value: bson.D{{Key: "lastSeen", Value: bson.DateTime(0)}}}})
+	return m.client.Explain(err)
+}
+
+// WriteBuckets stores the buckets by several writers, which share none of
+// them. Each writer goes through its buckets in order of key, so that two
+// instances whose server locks to the end of a batch cannot wait for each
+// other.
+func (m *Mongo) WriteBuckets(ctx context.Context, buckets []*reading.Bucket) Result {
+	slices.SortFunc(buckets, func(a, b *reading.Bucket) int { return a.Key().Compare(b.Key()) })
+	batches := split(buckets, m.writers, m.batch)
+	if len(batches) == 0 {
+		return Result{}
+	}
+	db, err := m.client.Database()
+	if err == nil {
+		err = m.prepare(ctx, db)
+	}
+	if err != nil {
+		return Result{Again: buckets, Err: err, Writes: Writes{Failed: len(buckets)}}
+	}
+	store := bucketsCollection{Database: db, majority: m.client.Majority(), probe: m.Ping}
+
+	results := make([]Result, len(batches))
+	var next atomic.Int64
+	var away atomic.Bool // one writer found the server away: the others need not
+	work := func() {
+		for {
+			i := int(next.Add(1)) - 1
+			if i >= len(batches) {
+				return
+			}
+			if err := ctx.Err(); err != nil || away.Load() {
+				results[i] = Result{Again: batches[i], Err: err, Writes: Writes{Failed: len(batches[i])}}
+				continue
+			}
+			results[i] = writeBatch(ctx, store, batches[i])
+			if kind := m.client.Explain(results[i].Err); errors.Is(kind, mongodb.ErrAway) {
+				away.Store(true)
+			}
+		}
+	}
+	var wg sync.WaitGroup
+	for range min(m.writers, len(batches)) - 1 {
+		wg.Go(work)
+	}
+	work()
+	wg.Wait()
+	res := join(results)
+	if res.Err != nil {
+		m.setup.again()
+		res.Err = fmt.Errorf("cannot write %d of %d buckets to MongoDB: %w", len(res.Again), len(buckets), m.client.Explain(res.Err))
+	}
+	return res
+}
+
+// split cuts the buckets into batches: enough of them for each writer to have
+// one, unless they would be so small that the round trips cost more than the
+// writers gain.
+func split(buckets []*reading.Bucket, writers, most int) [][]*reading.Bucket {
+	most = min(max((len(buckets)+writers-1)/writers, batchLeast), most)
+	var batches [][]*reading.Bucket
+	size, from := 0, 0
+	for i, b := range buckets {
+		n := writeSize(b)
+		if i > from && (i-from == most || size+n > batchBytes) {
+			batches = append(batches, buckets[from:i:i])
+			size, from = 0, i
+		}
+		size += n
+	}
+	if from < len(buckets) {
+		batches = append(batches, buckets[from:])
+	}
+	return batches
+}
+
+func join(results []Result) Result {
+	out := results[0]
+	for _, r := range results[1:] {
+		out.Refused = append(out.Refused, r.Refused...)
+		out.Again = append(out.Again, r.Again...)
+		if out.Err == nil {
+			out.Err = r.Err
+		}
+		out.Writes.OK += r.Writes.OK
+		out.Writes.Exists += r.Writes.Exists
+		out.Writes.Rejected += r.Writes.Rejected
+		out.Writes.Failed += r.Writes.Failed
+	}
+	return out
+}
+
+// bucketsCollection is the buckets as writeBatch needs them.
+type bucketsCollection struct {
+	*mongo.Database
+	majority bool // writes wait for a majority
+	probe    func(context.Context) error
+}
+
+// bulk sends the writes as one unordered update command.
+func (c bucketsCollection) bulk(ctx context.Context, models []mongo.WriteModel) (*mongo.BulkWriteResult, error) {
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	return c.Collection(mongodb.Buckets).BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
+}
+
+// read yields those of the buckets that are stored. It is the truth that is
+// wanted: a reading that is called a duplicate is acknowledged, so it must be
+// as safe as one that was written. With a majority to write to, what only
+// the primary has yet does not count.
+func (c bucketsCollection) read(ctx context.Context, ids bson.A, yield func(bson.Raw)) error {
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	opts := options.Collection().SetReadPreference(readpref.Primary())
+	if c.majority {
+		opts.SetReadConcern(readconcern.Majority())
+	}
+	fields := bson.D{}
+	for _, name := range append([]string{"sensorId", "metric", "start", "offsets", "values", "isOutlier"}, summaryFields...) {
+		fields = append(fields, bson.E{Key: name, Value: 1})
+	}
+	cursor, err := c.Collection(mongodb.Buckets, opts).Find(ctx,
+		bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}}}, options.Find().SetProjection(fields))
+	if err != nil {
+		return err
+	}
+	defer cursor.Close(context.WithoutCancel(ctx))
+	for cursor.Next(ctx) {
+		yield(cursor.Current)
+	}
+	return cursor.Err()
+}
+
+// writable says whether the server takes a write that cannot be at fault.
+func (c bucketsCollection) writable(ctx context.Context) bool { return c.probe(ctx) == nil }
