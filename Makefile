@@ -1,0 +1,83 @@
+# What a developer does here. Plain make and POSIX sh: `make help` lists it.
+
+SHELL := /bin/sh
+
+# Every module in the tree: ours, the tools and the servers that tests start.
+MODULES := $(patsubst %/go.mod,%,$(sort $(shell find . -name go.mod -not -path './.cache/*' -not -path '*/testdata/*')))
+
+BIN      := .cache/bin
+VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS  := -s -w -X main.version=$(VERSION)
+FUZZTIME ?= 10s
+BENCH    ?= .
+COUNT    ?= 6
+PKG      ?= ./...
+
+# Shows results only, and fails in CI when a test was skipped.
+TESTRUN   := $(BIN)/testrun
+TESTFLAGS ?=
+
+.PHONY: help run build test check static bench fuzz fmt lint vet tidy vuln setup clean
+
+help: ## list what there is
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
+	@echo
+	@echo "  make bench >old.txt; (change something); make bench >new.txt; make compare"
+	@echo "  make bench PKG=./internal/decode BENCH=JSON COUNT=10     make fuzz FUZZTIME=5m"
+
+run: ## the demo: broker, store and a simulated fleet in one process
+	go run ./cmd/ingest demo
+
+build: ## static binaries into bin/
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+
+setup: ## what the tests need from the system: installed if root on Debian, else named
+	sh scripts/setup.sh
+
+test: setup $(TESTRUN) ## all tests, from a bare machine with only Go
+	@for m in $(MODULES); do (cd $$m && go build -o /dev/null ./...) || exit 1; done
+	@$(TESTRUN) $(MODULES) -- $(TESTFLAGS) ./...
+
+check: ## all that must hold before a change goes in
+	sh scripts/unchanged.sh $(MAKE) static test TESTFLAGS=-race
+
+static: lint vet tidy
+
+bench: ## benchmarks of PKG, COUNT times each, as benchstat reads them
+	@go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) $(PKG)
+
+compare: $(BIN)/benchstat ## what changed between old.txt and new.txt
+	@$(BIN)/benchstat old.txt new.txt
+
+fuzz: ## every fuzz target for FUZZTIME
+	sh scripts/fuzz.sh $(FUZZTIME)
+
+fmt: $(BIN)/golangci-lint ## format the code
+	@for m in $(MODULES); do (cd $$m && $(CURDIR)/$(BIN)/golangci-lint fmt ./...) || exit 1; done
+
+lint: $(BIN)/golangci-lint ## formatting and linters
+	@for m in $(MODULES); do (cd $$m && $(CURDIR)/$(BIN)/golangci-lint run ./...) || exit 1; done
+
+vet:
+	@for m in $(MODULES); do (cd $$m && go vet ./...) || exit 1; done
+
+tidy:
+	@for m in $(MODULES); do (cd $$m && go mod tidy -diff) || exit 1; done
+
+vuln: $(BIN)/govulncheck ## known vulnerabilities in what we depend on (asks the Go vulnerability database)
+	$(BIN)/govulncheck ./...
+
+clean: ## remove what was built
+	rm -rf bin .cache
+
+# The tools are built from their own module, so that what they need is pinned
+# and stays out of ours. go build does nothing where nothing changed.
+.PHONY: $(TESTRUN) $(BIN)/golangci-lint $(BIN)/benchstat $(BIN)/govulncheck compare
+$(TESTRUN):
+	@go -C tools build -o ../$@ ./testrun
+$(BIN)/golangci-lint:
+	@go -C tools build -o ../$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+$(BIN)/benchstat:
+	@go -C tools build -o ../$@ golang.org/x/perf/cmd/benchstat
+$(BIN)/govulncheck:
+	@go -C tools build -o ../$@ golang.org/x/vuln/cmd/govulncheck

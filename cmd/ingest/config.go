@@ -1,0 +1,245 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/caarlos0/env/v11"
+
+	"gudang/internal/decode"
+	"gudang/internal/reading"
+	"gudang/internal/source"
+)
+
+// config is every setting. It is the only reader of the environment; the
+// packages get plain values. A field tagged secret can also be given as the
+// content of the file that <NAME>_FILE names, and is never printed.
+type config struct {
+	MQTTURL         string `env:"MQTT_URL" secret:"true"`
+	MQTTTopics      string `env:"MQTT_TOPICS" envDefault:"warehouse/{sensor}/reading"`
+	MQTTQoS         uint8  `env:"MQTT_QOS" envDefault:"1"`
+	MQTTClientID    string `env:"MQTT_CLIENT_ID"`
+	MQTTShare       string `env:"MQTT_SHARE"`
+	MQTTUsername    string `env:"MQTT_USERNAME"`
+	MQTTPassword    string `env:"MQTT_PASSWORD" secret:"true"`
+	MQTTCAFile      string `env:"MQTT_CA_FILE"`
+	MQTTCertFile    string `env:"MQTT_CERT_FILE"`
+	MQTTKeyFile     string `env:"MQTT_KEY_FILE"`
+	MQTTMaxUnacked  int    `env:"MQTT_MAX_UNACKED" envDefault:"50000"`
+	MongoDBURI      string `env:"MONGODB_URI" secret:"true"`
+	MongoDBDatabase string `env:"MONGODB_DATABASE" envDefault:"gudang"`
+	DataDir         string `env:"DATA_DIR" envDefault:"data"`
+	EmbeddedAddr    string `env:"EMBEDDED_MQTT_ADDR" envDefault:"127.0.0.1:1883"`
+	HTTPAddr        string `env:"HTTP_ADDR" envDefault:"127.0.0.1:8080"`
+
+	BucketSpan      time.Duration `env:"BUCKET_SPAN" envDefault:"1m"`
+	ReadingInterval time.Duration `env:"READING_INTERVAL" envDefault:"10s"`
+	FlushInterval   time.Duration `env:"FLUSH_INTERVAL" envDefault:"1s"`
+	FlushReadings   int           `env:"FLUSH_READINGS" envDefault:"10000"`
+	LatestReadings  int           `env:"LATEST_READINGS" envDefault:"10"`
+	MaxSensors      int           `env:"MAX_SENSORS" envDefault:"100000"`
+	MetricRanges    string        `env:"METRIC_RANGES"`
+	ClockAhead      time.Duration `env:"CLOCK_AHEAD" envDefault:"1m"`
+	ClockBehind     time.Duration `env:"CLOCK_BEHIND" envDefault:"8760h"`
+	Timezone        string        `env:"TIMEZONE" envDefault:"UTC"`
+	LogLevel        string        `env:"LOG_LEVEL" envDefault:"info"`
+	LogFormat       string        `env:"LOG_FORMAT" envDefault:"text"`
+
+	// Made of the above.
+	span   reading.Span
+	zone   *time.Location
+	ranges map[string][2]float64
+	urls   []*url.URL
+	level  slog.Level
+}
+
+// loadConfig reads and checks the settings. The error is one line that names
+// the setting.
+func loadConfig(environ []string) (*config, error) {
+	vars := env.ToMap(environ)
+	if err := readSecrets(vars); err != nil {
+		return nil, err
+	}
+	c := &config{}
+	err := env.ParseWithOptions(c, env.Options{Environment: vars})
+	var all env.AggregateError
+	if errors.As(err, &all) && len(all.Errors) > 0 {
+		var bad env.ParseError
+		if errors.As(all.Errors[0], &bad) {
+			if field, ok := reflect.TypeFor[config]().FieldByName(bad.Name); ok {
+				name := field.Tag.Get("env")
+				return nil, fmt.Errorf("%s=%q: %w", name, vars[name], bad.Err)
+			}
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c, c.check()
+}
+
+// settings yields each setting's name and value, and whether it is a secret.
+func (c *config) settings(yield func(name string, value any, secret bool)) {
+	v := reflect.ValueOf(c).Elem()
+	for i := range v.NumField() {
+		field := v.Type().Field(i)
+		if name := field.Tag.Get("env"); name != "" {
+			yield(name, v.Field(i).Interface(), field.Tag.Get("secret") != "")
+		}
+	}
+}
+
+// unknownSettings are the names that look like settings of ours but are none: a
+// slip of the pen would otherwise go unnoticed.
+func unknownSettings(environ []string) (names []string) {
+	known := map[string]bool{}
+	(&config{}).settings(func(name string, _ any, secret bool) {
+		known[name] = true
+		known[name+"_FILE"] = secret
+	})
+	for name := range env.ToMap(environ) {
+		group, _, ok := strings.Cut(name, "_")
+		ours := []string{"MQTT", "MONGODB", "EMBEDDED", "BUCKET", "READING", "FLUSH", "LATEST", "OUTLIER", "METRIC", "CLOCK", "JOURNAL", "RAW"}
+		if ok && slices.Contains(ours, group) && !known[name] || slices.Contains([]string{"JOURNAL", "RAW", "ROLLUPS", "RETENTION"}, name) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// readSecrets takes secrets from the files that <NAME>_FILE settings name.
+func readSecrets(vars map[string]string) error {
+	var err error
+	(&config{}).settings(func(name string, _ any, secret bool) {
+		file := vars[name+"_FILE"]
+		if !secret || file == "" || err != nil {
+			return
+		}
+		if vars[name] != "" {
+			err = fmt.Errorf("%s and %s_FILE: give one of them", name, name)
+			return
+		}
+		text, readErr := os.ReadFile(file)
+		if readErr != nil {
+			err = fmt.Errorf("%s_FILE: %w", name, readErr)
+			return
+		}
+		vars[name] = strings.TrimRight(string(text), "\r\n")
+	})
+	return err
+}
+
+// check checks each setting, and makes of them what the packages need.
+func (c *config) check() (err error) {
+	fail := func(name string, value any, why string, args ...any) error {
+		return fmt.Errorf("%s=%v: %s", name, value, fmt.Sprintf(why, args...))
+	}
+	if c.span, err = reading.NewSpan(c.BucketSpan); err != nil {
+		return fail("BUCKET_SPAN", c.BucketSpan, "must be from 1s to 24h and divide a day")
+	}
+	if c.zone, err = time.LoadLocation(c.Timezone); err != nil || c.Timezone == "Local" {
+		return fail("TIMEZONE", c.Timezone, "must be a time zone's name, such as Asia/Jakarta")
+	}
+	if c.ranges, err = parseRanges(c.MetricRanges); err != nil {
+		return fail("METRIC_RANGES", c.MetricRanges, "%v", err)
+	}
+	if err := c.level.UnmarshalText([]byte(c.LogLevel)); err != nil {
+		return fail("LOG_LEVEL", c.LogLevel, "must be debug, info, warn or error")
+	}
+	if c.MQTTURL != "" {
+		if c.urls, err = source.ParseURLs(c.MQTTURL); err != nil {
+			return fmt.Errorf("MQTT_URL: %w", err)
+		}
+	}
+	if c.MQTTClientID == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return fmt.Errorf("MQTT_CLIENT_ID: not set, and this machine's name cannot be read: %w", err)
+		}
+		c.MQTTClientID = "gudang-" + host
+	}
+	switch {
+	case c.MQTTQoS > 2:
+		return fail("MQTT_QOS", c.MQTTQoS, "must be 0, 1 or 2")
+	case strings.ContainsAny(c.MQTTShare, "/+#"):
+		return fail("MQTT_SHARE", c.MQTTShare, "a share group must not contain /, + or #")
+	case c.MQTTMaxUnacked < 1 || c.MQTTMaxUnacked > 1<<16-1:
+		return fail("MQTT_MAX_UNACKED", c.MQTTMaxUnacked, "must be from 1 to 65535, which is how many MQTT can tell apart")
+	case c.ReadingInterval < time.Millisecond || c.ReadingInterval > c.BucketSpan:
+		return fail("READING_INTERVAL", c.ReadingInterval, "must be from 1ms to BUCKET_SPAN (%v)", c.BucketSpan)
+	case c.FlushInterval < 10*time.Millisecond || c.FlushInterval > 10*time.Minute:
+		return fail("FLUSH_INTERVAL", c.FlushInterval, "must be from 10ms to 10m")
+	case c.FlushReadings < 1 || c.FlushReadings > 1_000_000:
+		return fail("FLUSH_READINGS", c.FlushReadings, "must be from 1 to 1000000")
+	case c.LatestReadings < 0 || c.LatestReadings > 1000:
+		return fail("LATEST_READINGS", c.LatestReadings, "must be from 0 to 1000")
+	case c.MaxSensors < 1:
+		return fail("MAX_SENSORS", c.MaxSensors, "must be at least 1")
+	case c.ClockAhead < 0:
+		return fail("CLOCK_AHEAD", c.ClockAhead, "must not be negative")
+	case c.ClockBehind < 0:
+		return fail("CLOCK_BEHIND", c.ClockBehind, "must not be negative")
+	case c.LogFormat != "text" && c.LogFormat != "json":
+		return fail("LOG_FORMAT", c.LogFormat, "must be text or json")
+	case c.MongoDBDatabase == "" || strings.ContainsAny(c.MongoDBDatabase, "/\\. \"$*<>:|?\x00") || len(c.MongoDBDatabase) > 63:
+		return fail("MONGODB_DATABASE", c.MongoDBDatabase, "is not a database name")
+	}
+	for name, addr := range map[string]string{"EMBEDDED_MQTT_ADDR": c.EmbeddedAddr, "HTTP_ADDR": c.HTTPAddr} {
+		if _, _, err := net.SplitHostPort(addr); err != nil {
+			return fail(name, addr, "must be host:port")
+		}
+	}
+	if _, err := decode.New(c.decoding()); err != nil {
+		return fmt.Errorf("MQTT_TOPICS: %w", err)
+	}
+	return nil
+}
+
+// decoding is what of the settings decoding depends on.
+func (c *config) decoding() decode.Config {
+	var topics []string
+	for t := range strings.SplitSeq(c.MQTTTopics, ",") {
+		topics = append(topics, strings.TrimSpace(t))
+	}
+	return decode.Config{Topics: topics, Zone: c.zone, ClockAhead: c.ClockAhead, ClockBehind: c.ClockBehind, Ranges: c.ranges}
+}
+
+// parseRanges reads METRIC_RANGES: temperature=-60:120,humidity=0:100.
+func parseRanges(list string) (map[string][2]float64, error) {
+	ranges := map[string][2]float64{}
+	for item := range strings.SplitSeq(list, ",") {
+		if item = strings.TrimSpace(item); item == "" {
+			continue
+		}
+		metric, limits, ok := strings.Cut(item, "=")
+		low, high, ok2 := strings.Cut(limits, ":")
+		lo, err := strconv.ParseFloat(strings.TrimSpace(low), 64)
+		hi, err2 := strconv.ParseFloat(strings.TrimSpace(high), 64)
+		metric = strings.TrimSpace(metric)
+		if !ok || !ok2 || err != nil || err2 != nil || metric == "" || !(lo <= hi) {
+			return nil, fmt.Errorf("%q: must be metric=low:high", item)
+		}
+		ranges[metric] = [2]float64{lo, hi}
+	}
+	return ranges, nil
+}
+
+// logger makes the service's logger.
+func (c *config) logger(w io.Writer) *slog.Logger {
+	o := &slog.HandlerOptions{Level: c.level}
+	if c.LogFormat == "json" {
+		return slog.New(slog.NewJSONHandler(w, o))
+	}
+	return slog.New(slog.NewTextHandler(w, o))
+}

@@ -1,0 +1,119 @@
+// Command ingest takes sensor readings from MQTT and stores them in
+// per-minute buckets, in MongoDB or in a store of its own.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"syscall"
+)
+
+// version is set by the build.
+var version = "development"
+
+// command is one way to call the program.
+type command struct {
+	name, args, help string
+	run              func(ctx context.Context, c *config, out io.Writer, args []string) error
+}
+
+func commands() []command {
+	return []command{
+		{"", "", "run the service", runService},
+		{"demo", "", "run the service with a simulated fleet, nothing else needed", runDemo},
+		{"verify", "-manifest FILE", "check that each reading of a manifest is stored once, and nothing else", runVerify},
+		{"config", "[-json]", "print the settings in force, without secrets", runConfig},
+		{"version", "[-json]", "print the version", runVersion},
+	}
+}
+
+// Errors that end the program with a status of their own.
+var (
+	errUsage = errors.New("usage")   // 2, like a wrong setting
+	errCheck = errors.New("no")      // 1, and the command has said why
+	errHelp  = errors.New("explain") // 0
+)
+
+// settingError is a setting that turned out to be wrong once it was used.
+type settingError struct {
+	name string
+	err  error
+}
+
+func (e *settingError) Error() string { return e.name + ": " + e.err.Error() }
+func (e *settingError) Unwrap() error { return e.err }
+
+func main() {
+	ctx, release := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, release) // a second signal kills
+	os.Exit(run(ctx, os.Args[1:], os.Environ(), os.Stdout, os.Stderr))
+}
+
+// run carries out one command and returns the exit status.
+func run(ctx context.Context, args, environ []string, out, errOut io.Writer) int {
+	name := ""
+	if len(args) > 0 {
+		name, args = args[0], args[1:]
+	}
+	if slices.Contains([]string{"help", "-h", "-help", "--help"}, name) {
+		usage(out)
+		return 0
+	}
+	i := slices.IndexFunc(commands(), func(c command) bool { return c.name == name })
+	if i < 0 {
+		fmt.Fprintf(errOut, "ingest: there is no command %q; ingest help lists them\n", name)
+		return 2
+	}
+	c, err := loadConfig(environ)
+	if err != nil {
+		fmt.Fprintln(errOut, "ingest:", err)
+		return 2
+	}
+	var wrong *settingError
+	switch err := commands()[i].run(ctx, c, out, args); {
+	case errors.As(err, &wrong):
+		fmt.Fprintln(errOut, "ingest:", err)
+		return 2
+	case err == nil, errors.Is(err, errHelp):
+		return 0
+	case errors.Is(err, errCheck):
+		return 1
+	case errors.Is(err, errUsage):
+		return 2
+	default:
+		fmt.Fprintln(errOut, "ingest:", err)
+		return 1
+	}
+}
+
+func usage(out io.Writer) {
+	fmt.Fprint(out, "ingest stores sensor readings from MQTT in per-minute buckets.\n\n")
+	for _, c := range commands() {
+		fmt.Fprintf(out, "  ingest %-23s %s\n", c.name+" "+c.args, c.help)
+	}
+	fmt.Fprint(out, "\nSettings come from the environment; README.md has the list and ingest config prints those in force.\n")
+}
+
+// parse reads a command's flags, and says what is wrong with them.
+func parse(set *flag.FlagSet, args []string) error {
+	switch err := set.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		return errHelp
+	case err != nil:
+		return errUsage // the flag set has said why
+	case set.NArg() > 0:
+		fmt.Fprintf(set.Output(), "%s: unexpected argument %q\n", set.Name(), set.Arg(0))
+		return errUsage
+	}
+	return nil
+}
+
+func newFlags(name string) *flag.FlagSet {
+	return flag.NewFlagSet("ingest "+name, flag.ContinueOnError)
+}
