@@ -201,21 +201,21 @@ func (s *service) run(stop context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	flushed, flushedAll := context.WithCancel(ctx) // nothing more comes to the sink
 	served, servedAll := context.WithCancel(ctx)   // nothing more needs the broker and the web server
-	group.Go(func() error { return early("MQTT source", noMore, s.source.Run(ctx, noMore)) })
+	group.Go(func() error { return early(noMore, "MQTT source", s.source.Run(ctx, noMore)) })
 	group.Go(func() error {
 		defer flushedAll()
 		if err := s.knowSensors(ctx); err != nil {
 			return err
 		}
-		return early("bucketer", noMore, s.bucketer.Run(ctx))
+		return early(noMore, "bucketer", s.bucketer.Run(ctx))
 	})
 	group.Go(func() error {
 		defer servedAll()
-		return early("sink", flushed, s.sink.Run(flushed, ctx))
+		return early(flushed, "sink", s.sink.Run(flushed, ctx))
 	})
-	group.Go(func() error { return early("web server", served, s.web.Run(served)) })
+	group.Go(func() error { return early(served, "web server", s.web.Run(served)) })
 	if s.broker != nil {
-		group.Go(func() error { return early("embedded broker", served, s.broker.Run(served)) })
+		group.Go(func() error { return early(served, "embedded broker", s.broker.Run(served)) })
 	}
 	s.log.Info("started", "version", version, "open", "http://"+s.web.Addr()+"/", "broker", s.brokerName(), "store", s.storeName(), "topics", s.cfg.MQTTTopics)
 
@@ -232,7 +232,7 @@ func (s *service) run(stop context.Context) error {
 
 // early makes an error of a part that ends before it should: the group stops
 // the others only for an error.
-func early(part string, until context.Context, err error) error {
+func early(until context.Context, part string, err error) error {
 	if err == nil && until.Err() == nil {
 		return fmt.Errorf("%s ended by itself", part)
 	}

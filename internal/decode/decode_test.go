@@ -141,10 +141,14 @@ var jsonCases = []decodeCase{
 	{"a name that is no metric does not name it", "r/x", `{"name":"cold room","value":21}`, "x value=21"},
 	{"else the topic does", "w/a/s1/temperature", `{"value":26.4,"t":1796547910}`, "s1 temperature=26.4 2026-12-06T09:05:10"},
 	{"t beside a temperature is a time if it is one", "r/x", `{"temperature":21,"t":1796547910}`, "x temperature=21 2026-12-06T09:05:10"},
-	{"an array of readings with their own times and ids", "r/x", `[{"id":"a","ts":1796547910,"t":1},{"ts":1796547920000,"t":2},{"t":3}]`,
-		"a temperature=1 2026-12-06T09:05:10; x temperature=2 2026-12-06T09:05:20; x temperature=3"},
-	{"readings under a key, in the order that they came", "r/x", `{"id":"a","readings":[{"ts":1796547920,"t":4.2},{"ts":1796547910,"t":4.1}]}`,
-		"a temperature=4.2 2026-12-06T09:05:20; a temperature=4.1 2026-12-06T09:05:10"},
+	{
+		"an array of readings with their own times and ids", "r/x", `[{"id":"a","ts":1796547910,"t":1},{"ts":1796547920000,"t":2},{"t":3}]`,
+		"a temperature=1 2026-12-06T09:05:10; x temperature=2 2026-12-06T09:05:20; x temperature=3",
+	},
+	{
+		"readings under a key, in the order that they came", "r/x", `{"id":"a","readings":[{"ts":1796547920,"t":4.2},{"ts":1796547910,"t":4.1}]}`,
+		"a temperature=4.2 2026-12-06T09:05:20; a temperature=4.1 2026-12-06T09:05:10",
+	},
 	{"a time outside is of all inside", "r/x", `{"ts":1796547910000,"values":{"temperature":26.4,"in":{"humidity":3}}}`, "x temperature=26.4 2026-12-06T09:05:10; x humidity=3 2026-12-06T09:05:10"},
 	{"the same reading twice is one", "r/x", `[{"ts":1796547910,"t":1},{"ts":1796547910,"t":1}]`, "x temperature=1 2026-12-06T09:05:10"},
 	{"another value for its time is a conflict", "r/x", `[{"ts":1796547910,"t":1},{"ts":1796547910,"t":2}]`, "!temperature conflict; x temperature=1 2026-12-06T09:05:10"},

@@ -7,6 +7,7 @@ package fleet
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -216,7 +217,7 @@ func (f *Fleet) Run(ctx context.Context, pub Publisher, rec Recorder) (Summary, 
 	if failed := f.recordErr.Load(); failed != nil {
 		err = *failed
 	}
-	if ctx.Err() != nil && err == ctx.Err() {
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		err = nil // to be stopped is a way to end
 	}
 	return f.Summary(), err

@@ -30,7 +30,7 @@ func TestExplainTellsTroubleApart(t *testing.T) {
 	} {
 		have := client.Explain(c.err)
 		for _, kind := range []error{ErrAway, ErrCredentials, ErrDenied} {
-			if errors.Is(have, kind) != (kind == c.want) {
+			if errors.Is(have, kind) != errors.Is(c.want, kind) {
 				t.Errorf("%s: %v, want %v", c.name, have, c.want)
 			}
 		}

@@ -48,7 +48,9 @@ func TestSensorIsReadAsItWasWritten(t *testing.T) {
 func TestSensorThatSomeoneEditedShowsWhatItCan(t *testing.T) {
 	point := func(at, value any) bson.D { return bson.D{{Key: "time", Value: at}, {Key: "value", Value: value}} }
 	have := DecodeSensor(marshal(t, bson.D{
-		{Key: "_id", Value: "S-01"}, {Key: "firstSeen", Value: "yesterday"}, {Key: "lastSeen", Value: bson.DateTime(9)},
+		{Key: "_id", Value: "S-01"},
+		{Key: "firstSeen", Value: "yesterday"},
+		{Key: "lastSeen", Value: bson.DateTime(9)},
 		{Key: "metrics", Value: bson.D{
 			{Key: "whole", Value: point(bson.DateTime(9), int32(21))},
 			{Key: "text", Value: point(bson.DateTime(9), "21")},

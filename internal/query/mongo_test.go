@@ -30,9 +30,15 @@ func goodBucket() (bson.D, Stored) {
 	want.ID = want.Series.ID(want.Start)
 	return bson.D{
 		{Key: "_id", Value: bson.Binary{Subtype: bson.TypeBinaryUUID, Data: want.ID[:]}},
-		{Key: "sensorId", Value: "S-01"}, {Key: "metric", Value: "temperature"}, {Key: "start", Value: bson.DateTime(60_000)},
-		{Key: "offsets", Value: bson.A{int32(10_000), int32(20_000)}}, {Key: "values", Value: bson.A{21.0, 21.5}},
-		{Key: "count", Value: int32(2)}, {Key: "sum", Value: 42.5}, {Key: "min", Value: 21.0}, {Key: "max", Value: 21.5},
+		{Key: "sensorId", Value: "S-01"},
+		{Key: "metric", Value: "temperature"},
+		{Key: "start", Value: bson.DateTime(60_000)},
+		{Key: "offsets", Value: bson.A{int32(10_000), int32(20_000)}},
+		{Key: "values", Value: bson.A{21.0, 21.5}},
+		{Key: "count", Value: int32(2)},
+		{Key: "sum", Value: 42.5},
+		{Key: "min", Value: 21.0},
+		{Key: "max", Value: 21.5},
 	}, want
 }
 

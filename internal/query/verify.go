@@ -64,8 +64,12 @@ func (r *Report) findings() []struct {
 		name string
 		*Finding
 	}{
-		{"missing", &r.Missing}, {"doubled", &r.Doubled}, {"foreign", &r.Foreign},
-		{"different", &r.Different}, {"bad buckets", &r.BadBucket}, {"damaged", &r.Damaged},
+		{"missing", &r.Missing},
+		{"doubled", &r.Doubled},
+		{"foreign", &r.Foreign},
+		{"different", &r.Different},
+		{"bad buckets", &r.BadBucket},
+		{"damaged", &r.Damaged},
 	}
 }
 

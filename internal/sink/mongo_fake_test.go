@@ -56,10 +56,12 @@ func (f *fakeServer) bulk(_ context.Context, models []mongo.WriteModel) (*mongo.
 			return nil, mongo.CommandError{Code: int32(code), Message: "the whole command"}
 		case code != 0 && f.stops:
 			return &mongo.BulkWriteResult{Acknowledged: true}, mongo.BulkWriteException{WriteErrors: []mongo.BulkWriteError{
-				{WriteError: mongo.WriteError{Code: code, Message: "at some place"}}}}
+				{WriteError: mongo.WriteError{Code: code, Message: "at some place"}},
+			}}
 		case code != 0:
 			fault.WriteErrors = append(fault.WriteErrors, mongo.BulkWriteError{
-				WriteError: mongo.WriteError{Index: i, Code: code, Message: fmt.Sprintf("code %d", code)}})
+				WriteError: mongo.WriteError{Index: i, Code: code, Message: fmt.Sprintf("code %d", code)},
+			})
 		case upserted:
 			result.UpsertedCount++
 		default:
@@ -124,8 +126,13 @@ func (f *fakeServer) apply(filter, update bson.Raw) (code int, upserted bool) {
 func emptyDoc(id [16]byte, key reading.Key) bson.D {
 	return bson.D{
 		{Key: "_id", Value: bson.Binary{Subtype: bson.TypeBinaryUUID, Data: bytes.Clone(id[:])}},
-		{Key: "sensorId", Value: key.Sensor}, {Key: "metric", Value: key.Metric}, {Key: "start", Value: bson.DateTime(key.Start)},
-		{Key: "offsets", Value: bson.A{}}, {Key: "values", Value: bson.A{}}, {Key: "count", Value: int32(0)}, {Key: "isOutlier", Value: false},
+		{Key: "sensorId", Value: key.Sensor},
+		{Key: "metric", Value: key.Metric},
+		{Key: "start", Value: bson.DateTime(key.Start)},
+		{Key: "offsets", Value: bson.A{}},
+		{Key: "values", Value: bson.A{}},
+		{Key: "count", Value: int32(0)},
+		{Key: "isOutlier", Value: false},
 	}
 }
 

@@ -94,8 +94,10 @@ func TestDocumentsAreAsTheSchemaSays(t *testing.T) {
 	if res := m.WriteBuckets(t.Context(), []*reading.Bucket{b}); res.Err != nil {
 		t.Fatal(res.Err)
 	}
-	s := reading.Sensor{ID: "S-01", FirstSeen: b.Start + 10_000, LastSeen: b.Start + 10_000,
-		Metrics: map[string][]reading.Point{"temperature": {{Time: b.Start + 10_000, Value: 21}}}}
+	s := reading.Sensor{
+		ID: "S-01", FirstSeen: b.Start + 10_000, LastSeen: b.Start + 10_000,
+		Metrics: map[string][]reading.Point{"temperature": {{Time: b.Start + 10_000, Value: 21}}},
+	}
 	if err := m.MergeSensors(t.Context(), []reading.Sensor{s}, 10); err != nil {
 		t.Fatal(err)
 	}
@@ -212,8 +214,10 @@ func TestManySensorsAreMergedInChunks(t *testing.T) {
 	m := openMongo(t, testenv.FerretDB(t).URI)
 	var sensors []reading.Sensor
 	for i := range sensorsAtOnce + 7 {
-		sensors = append(sensors, reading.Sensor{ID: fmt.Sprintf("S-%04d", i), FirstSeen: 1, LastSeen: 2,
-			Metrics: map[string][]reading.Point{"t": {{Time: 2, Value: 1}}}})
+		sensors = append(sensors, reading.Sensor{
+			ID: fmt.Sprintf("S-%04d", i), FirstSeen: 1, LastSeen: 2,
+			Metrics: map[string][]reading.Point{"t": {{Time: 2, Value: 1}}},
+		})
 	}
 	if err := m.MergeSensors(t.Context(), sensors, 3); err != nil {
 		t.Fatal(err)

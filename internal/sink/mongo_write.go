@@ -88,7 +88,7 @@ func writeBatch(ctx context.Context, store bucketStore, batch []*reading.Bucket)
 				look = append(look, it)
 			}
 		}
-		if todo = look; len(look) == 0 {
+		if len(look) == 0 {
 			break
 		}
 		if err := compare(ctx, store, look); err != nil {

@@ -57,30 +57,66 @@ func TestWriteBatchSortsWhatTheServerAnswers(t *testing.T) {
 		err   string
 	}{
 		{"all is new", func(*fakeServer) {}, []*reading.Bucket{one("a", 1), one("b", 1, 2)}, "ok 2 exists 0 rejected 0 failed 0", ""},
-		{"one reading is there", func(f *fakeServer) { there(f, "a", 1, 1) },
-			[]*reading.Bucket{one("a", 1), one("b", 1)}, "duplicate a+1, ok 1 exists 1 rejected 0 failed 0", ""},
-		{"one of two is there, and the other is written", func(f *fakeServer) { there(f, "a", 1, 1) },
-			[]*reading.Bucket{one("a", 1, 2)}, "duplicate a+1, ok 1 exists 1 rejected 0 failed 0", ""},
-		{"another value is there", func(f *fakeServer) { there(f, "a", 1, 5) },
-			[]*reading.Bucket{one("a", 1, 2)}, "conflict a+1, ok 1 exists 1 rejected 0 failed 0", ""},
-		{"the server stops at the first error and says nothing of the rest", func(f *fakeServer) { f.stops = true; there(f, "b", 1, 5) },
-			[]*reading.Bucket{one("a", 1), one("b", 1, 2), one("c", 1), one("d", 1)}, "conflict b+1, ok 3 exists 0 rejected 0 failed 4", ""},
-		{"the same with a write that it never takes", func(f *fakeServer) { f.stops = true; f.codes["b"] = 14 },
-			[]*reading.Bucket{one("a", 1), one("b", 1, 2), one("c", 1)}, "refused b+1, refused b+2, ok 1 exists 0 rejected 1 failed 5", ""},
-		{"a damaged bucket costs only itself", func(f *fakeServer) { f.codes["b"] = 14 },
-			[]*reading.Bucket{one("a", 1), one("b", 1, 2), one("c", 1)}, "refused b+1, refused b+2, ok 2 exists 0 rejected 1 failed 0", ""},
-		{"the command as a whole is refused for one write", func(f *fakeServer) { f.whole = true; f.codes["c"] = 17419 },
-			[]*reading.Bucket{one("a", 1), one("b", 1), one("c", 1), one("d", 1)}, "refused c+1, ok 1 exists 2 rejected 1 failed 0", ""},
-		{"a server that refuses everything loses nothing", func(f *fakeServer) { f.whole, f.refuses = true, true; f.codes["a"], f.codes["b"] = 2, 2 },
-			[]*reading.Bucket{one("a", 1), one("b", 1)}, "again a, again b, ok 0 exists 0 rejected 0 failed 2", "whole command"},
-		{"a code that may pass", func(f *fakeServer) { f.codes["b"] = 11602 },
-			[]*reading.Bucket{one("a", 1), one("b", 1)}, "again b, ok 1 exists 0 rejected 0 failed 1", "code 11602"},
-		{"no right to write may pass: an operator gives it", func(f *fakeServer) { f.codes["a"] = 13 },
-			[]*reading.Bucket{one("a", 1)}, "again a, ok 0 exists 0 rejected 0 failed 1", "code 13"},
-		{"the server is away", func(f *fakeServer) { f.before = first(errNetwork) },
-			[]*reading.Bucket{one("a", 1), one("b", 1)}, "again a, again b, ok 0 exists 0 rejected 0 failed 2", "reset"},
-		{"the reply is lost", func(f *fakeServer) { f.after = first(errNetwork) },
-			[]*reading.Bucket{one("a", 1)}, "again a, ok 0 exists 0 rejected 0 failed 1", "reset"},
+		{
+			"one reading is there", func(f *fakeServer) { there(f, "a", 1, 1) },
+			[]*reading.Bucket{one("a", 1), one("b", 1)},
+			"duplicate a+1, ok 1 exists 1 rejected 0 failed 0", "",
+		},
+		{
+			"one of two is there, and the other is written", func(f *fakeServer) { there(f, "a", 1, 1) },
+			[]*reading.Bucket{one("a", 1, 2)},
+			"duplicate a+1, ok 1 exists 1 rejected 0 failed 0", "",
+		},
+		{
+			"another value is there", func(f *fakeServer) { there(f, "a", 1, 5) },
+			[]*reading.Bucket{one("a", 1, 2)},
+			"conflict a+1, ok 1 exists 1 rejected 0 failed 0", "",
+		},
+		{
+			"the server stops at the first error and says nothing of the rest", func(f *fakeServer) { f.stops = true; there(f, "b", 1, 5) },
+			[]*reading.Bucket{one("a", 1), one("b", 1, 2), one("c", 1), one("d", 1)},
+			"conflict b+1, ok 3 exists 0 rejected 0 failed 4", "",
+		},
+		{
+			"the same with a write that it never takes", func(f *fakeServer) { f.stops = true; f.codes["b"] = 14 },
+			[]*reading.Bucket{one("a", 1), one("b", 1, 2), one("c", 1)},
+			"refused b+1, refused b+2, ok 1 exists 0 rejected 1 failed 5", "",
+		},
+		{
+			"a damaged bucket costs only itself", func(f *fakeServer) { f.codes["b"] = 14 },
+			[]*reading.Bucket{one("a", 1), one("b", 1, 2), one("c", 1)},
+			"refused b+1, refused b+2, ok 2 exists 0 rejected 1 failed 0", "",
+		},
+		{
+			"the command as a whole is refused for one write", func(f *fakeServer) { f.whole = true; f.codes["c"] = 17419 },
+			[]*reading.Bucket{one("a", 1), one("b", 1), one("c", 1), one("d", 1)},
+			"refused c+1, ok 1 exists 2 rejected 1 failed 0", "",
+		},
+		{
+			"a server that refuses everything loses nothing", func(f *fakeServer) { f.whole, f.refuses = true, true; f.codes["a"], f.codes["b"] = 2, 2 },
+			[]*reading.Bucket{one("a", 1), one("b", 1)},
+			"again a, again b, ok 0 exists 0 rejected 0 failed 2", "whole command",
+		},
+		{
+			"a code that may pass", func(f *fakeServer) { f.codes["b"] = 11602 },
+			[]*reading.Bucket{one("a", 1), one("b", 1)},
+			"again b, ok 1 exists 0 rejected 0 failed 1", "code 11602",
+		},
+		{
+			"no right to write may pass: an operator gives it", func(f *fakeServer) { f.codes["a"] = 13 },
+			[]*reading.Bucket{one("a", 1)},
+			"again a, ok 0 exists 0 rejected 0 failed 1", "code 13",
+		},
+		{
+			"the server is away", func(f *fakeServer) { f.before = first(errNetwork) },
+			[]*reading.Bucket{one("a", 1), one("b", 1)},
+			"again a, again b, ok 0 exists 0 rejected 0 failed 2", "reset",
+		},
+		{
+			"the reply is lost", func(f *fakeServer) { f.after = first(errNetwork) },
+			[]*reading.Bucket{one("a", 1)},
+			"again a, ok 0 exists 0 rejected 0 failed 1", "reset",
+		},
 		{"written, but not by a majority", func(f *fakeServer) {
 			f.unsafe = func(int) bool { return true }
 			there(f, "b", 1, 1)

@@ -86,7 +86,7 @@ func TestWriteIsWhatTheDriverWouldMarshal(t *testing.T) {
 
 func FuzzWriteIsWhatTheDriverWouldMarshal(f *testing.F) {
 	f.Add("S-01", "temperature", int64(1_796_547_900_000), 21.5, uint16(6))
-	f.Add("", "", int64(-1), -0.0, uint16(300))
+	f.Add("", "", int64(-1), math.Copysign(0, -1), uint16(300))
 	f.Fuzz(func(t *testing.T, sensor, metric string, start int64, v float64, n uint16) {
 		b := &reading.Bucket{Series: reading.Series{Sensor: strings.ToValidUTF8(sensor, ""), Metric: strings.ToValidUTF8(metric, "")}, Start: start}
 		for i := range int32(n%2000) + 1 {

@@ -89,8 +89,10 @@ func (q *Intake) put(d reading.Delivery, r *decode.Result) verdict {
 	for i := range r.Values {
 		b.Readings = append(b.Readings, r.Values[i].Reading)
 	}
-	for _, dropped := range r.Dropped {
-		b.Dropped = append(b.Dropped, dropped.Reason)
+	if r.Outcome == reading.Pending { // a message that is rejected as a whole counts once
+		for _, dropped := range r.Dropped {
+			b.Dropped = append(b.Dropped, dropped.Reason)
+		}
 	}
 	wake(q.ready)
 	return taken

@@ -17,17 +17,23 @@ type metrics struct {
 func newMetrics(reg Registerer, unacked func() float64) *metrics {
 	m := &metrics{
 		messages: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "gudang_messages_received_total", Help: "MQTT messages received, copies included."}),
+			Name: "gudang_messages_received_total", Help: "MQTT messages received, copies included.",
+		}),
 		readings: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "gudang_readings_received_total", Help: "Readings found in the messages received, copies included."}),
+			Name: "gudang_readings_received_total", Help: "Readings found in the messages received, copies included.",
+		}),
 		badClock: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "gudang_bad_clock_total", Help: "Messages whose own time was not believed; the receive time was used."}),
+			Name: "gudang_bad_clock_total", Help: "Messages whose own time was not believed; the receive time was used.",
+		}),
 		connected: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "gudang_mqtt_connected", Help: "1 while connected to the broker and subscribed."}),
+			Name: "gudang_mqtt_connected", Help: "1 while connected to the broker and subscribed.",
+		}),
 		connects: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "gudang_mqtt_connects_total", Help: "Connections made to the broker."}),
+			Name: "gudang_mqtt_connects_total", Help: "Connections made to the broker.",
+		}),
 		last: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "gudang_last_message_timestamp_seconds", Help: "When the last message arrived."}),
+			Name: "gudang_last_message_timestamp_seconds", Help: "When the last message arrived.",
+		}),
 	}
 	reg.MustRegister(m.messages, m.readings, m.badClock, m.connected, m.connects, m.last, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "gudang_unacked_messages", Help: "Messages that are not acknowledged yet.",

@@ -74,7 +74,7 @@ func (l *rejectLog) note(m mqtt.Message, r *decode.Result) {
 		attrs = append(attrs, "not_logged", q.swallow)
 		q.swallow = 0
 	}
-	l.log.Warn(text, attrs...)
+	l.log.Warn(text, attrs...) //nolint:sloglint // one of three fixed messages, chosen above
 }
 
 // clip cuts a text that somebody else wrote and escapes what could upset a

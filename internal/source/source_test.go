@@ -169,13 +169,7 @@ func (st *station) finish() {
 
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
-	for !ok() {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within 30 s: %s", what)
-		}
-		time.Sleep(5 * time.Millisecond) //nolint:forbidigo // the pause of a poll with a deadline
-	}
+	testenv.Eventually(t, 30*time.Second, what, ok)
 }
 
 func publisher(t *testing.T, url string) mqtt.Client {

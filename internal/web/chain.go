@@ -56,7 +56,7 @@ func (s *Server) observe(next http.Handler) http.Handler {
 		rec := &recorder{ResponseWriter: w}
 		defer func() {
 			p := recover()
-			if p != nil && p != http.ErrAbortHandler {
+			if p != nil && p != http.ErrAbortHandler { //nolint:errorlint // a panic value, which is compared as net/http does
 				s.metrics.panics.Inc()
 				s.log.Error("http handler panicked", "panic", p, "path", r.URL.Path, "stack", string(debug.Stack()))
 				if rec.code == 0 {

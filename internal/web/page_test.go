@@ -27,11 +27,16 @@ func TestPage(t *testing.T) {
 	}{
 		"ready":          {example(), nil, []string{"<h2>Ready</h2>", "Readings are taken", "Gudang v1.2.3", `href="/api/v1/sensors/S-01"`, "sensor=S-01"}},
 		"nothing stored": {&memory{}, nil, []string{"<h2>Ready</h2>", "No sensor has sent anything yet"}},
-		"not ready": {example(), []Check{{"a", func(context.Context) error { return errors.New("no <broker>") }}},
-			[]string{"<h2>Not ready</h2>", "<li>no &lt;broker&gt;</li>"}},
+		"not ready": {
+			example(),
+			[]Check{{"a", func(context.Context) error { return errors.New("no <broker>") }}},
+			[]string{"<h2>Not ready</h2>", "<li>no &lt;broker&gt;</li>"},
+		},
 		"store down": {down, nil, []string{"<h2>Not ready</h2>", "<li>the store can&#39;t be read right now</li>", `href="/api/v1/sensors"`}},
-		"an id that is a script": {&memory{readings: []reading.Reading{{Series: reading.Series{Sensor: hostile, Metric: "m"}, Time: 1}}}, nil,
-			[]string{`href="/api/v1/sensors/%3Cscript%3E`}},
+		"an id that is a script": {
+			&memory{readings: []reading.Reading{{Series: reading.Series{Sensor: hostile, Metric: "m"}, Time: 1}}}, nil,
+			[]string{`href="/api/v1/sensors/%3Cscript%3E`},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := New(config(c.reader, c.checks...))
@@ -69,7 +74,7 @@ func wellFormed(t *testing.T, body string) {
 	d := xml.NewDecoder(strings.NewReader(body))
 	d.Strict, d.Entity = true, xml.HTMLEntity
 	for {
-		if _, err := d.Token(); err == io.EOF {
+		if _, err := d.Token(); errors.Is(err, io.EOF) {
 			return
 		} else if err != nil {
 			t.Fatalf("the page is not well formed: %v\n%s", err, body)
