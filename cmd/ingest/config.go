@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 
+	_ "time/tzdata" // a bare gateway has no zones of its own
+
 	"github.com/caarlos0/env/v11"
 
 	"gudang/internal/decode"

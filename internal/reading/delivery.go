@@ -74,6 +74,14 @@ type Delivery struct {
 	Acker    Acker   // nil: nobody waits for an acknowledgement
 	ID       uint16  // MQTT packet identifier, for the Acker
 	QoS      byte
+
+	// A message whose readings have no time of their own got one when it
+	// arrived. Should the broker send it again, to a process that was started
+	// since, it must get that time again, or it would count twice: so its hash
+	// and the time are kept with it. The hash is of topic and payload, and the
+	// same in every process.
+	Hash  uint64 // 0: its readings have times of their own
+	Stamp int64  // the time it was given, in ms
 }
 
 // Done acknowledges the message.
