@@ -23,7 +23,7 @@ import (
 	"gudang/internal/testenv"
 )
 
-// broker starts the embedded broker, whose publishers wait for consumer.
+// broker starts the embedded broker.
 func broker(t *testing.T, addr, user, password string) string {
 	t.Helper()
 	b, err := embedded.NewBroker(embedded.BrokerConfig{Addr: addr, Username: user, Password: password, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
@@ -35,7 +35,7 @@ func broker(t *testing.T, addr, user, password string) string {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- b.Run(ctx) }()
+	go func() { done <- b.Run(ctx, ctx) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {

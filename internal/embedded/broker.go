@@ -9,16 +9,19 @@
 //     adds 16 MB, eight modules and a second database (JetStream) with files, limits and
 //     time-outs of its own beside our store.
 //   - The order of things: mochi calls a hook before it acknowledges a message,
-//     so that our own journal can be what makes a message safe. nats-server
-//     acknowledges what JetStream has stored, synced or not.
+//     so that our own journal can be what makes a message safe (see Receiver).
+//     nats-server acknowledges what JetStream has stored, synced or not.
 //   - Upkeep speaks for nats-server, which is released every few weeks. mochi's
 //     last release is 2.7.9 of March 2025, and the faults that we found in it
 //     will not be mended for us. So what it cannot be trusted with is done
-//     here: see gate (drops, session take-over) and listener (accepting,
-//     closing, panics). It is used for what it does well: the packets, the
-//     topic tree, the sessions.
+//     here: see conn (acknowledging), sessions (memory) and listener
+//     (accepting, closing, panics). It is used for what it does well: the
+//     packets, the topic tree, the sessions.
 //
-// Messages live in memory: the broker promises nothing over a crash.
+// A message that the service wants is acknowledged to its publisher when the
+// service says that it is safe, so it survives a crash of the process.
+// Everything else is an ordinary broker's that keeps all in memory: what other
+// subscribers have not fetched, and retained messages, end with the process.
 package embedded
 
 import (
@@ -43,11 +46,7 @@ type BrokerConfig struct {
 	Addr     string // host:port; port 0 takes a free one
 	Username string // with Password: what every client must present
 	Password string
-	// Consumer is the client id of the service's own subscriber. While its
-	// session has no room, or is not there yet, publishers wait: nothing that
-	// was acknowledged to them is dropped. Ids that begin with it and a "-"
-	// are its further connections. Empty: no session is waited for.
-	Consumer string
+	Receiver Receiver     // nil: every message is for subscribers alone
 	Log      *slog.Logger // nil: the default
 }
 
@@ -57,22 +56,31 @@ type Stats struct {
 	Sessions    int
 	Received    int64 // messages from publishers
 	Sent        int64 // messages to subscribers
-	Unacked     int   // messages that sessions have yet to acknowledge
+	Unacked     int   // messages that subscribers have yet to acknowledge
 	Bytes       int   // what they cost
 	Waiting     int   // publishers that wait for room
-	Waits       int64 // how often one had to
-	Dropped     int64 // messages that a full session, or a QoS 0 subscriber that was too slow, did not get
+	Dropped     int64 // messages that a full session, or a subscriber that was too slow, did not get
 	Unretained  int64 // messages that were not retained because of a bound
 }
 
+const (
+	// noticed is from when on a message counts as waiting for room.
+	noticed = 100 * time.Millisecond
+	// patience is how long it may wait. The client's pings are not answered
+	// meanwhile, so that it has given up by then, and a connection that it has
+	// left can't be told from one on which it waits. If it is there it will
+	// connect again and send what was not acknowledged.
+	patience = 30 * time.Second
+)
+
 // Broker is an MQTT broker. Listen, then Run it.
 type Broker struct {
-	cfg    BrokerConfig
-	log    *slog.Logger
-	gate   *gate
-	hook   *hook
-	server *mqtt.Server
-	lis    *listener
+	cfg      BrokerConfig
+	log      *slog.Logger
+	sessions *sessions
+	hook     *hook
+	server   *mqtt.Server
+	lis      *listener
 }
 
 // NewBroker checks the settings. It does not listen yet.
@@ -88,10 +96,10 @@ func NewBroker(cfg BrokerConfig) (*Broker, error) {
 	if cfg.Username == "" && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
 		return nil, fmt.Errorf("EMBEDDED_MQTT_ADDR %q can be reached from other machines: set MQTT_USERNAME and MQTT_PASSWORD, or listen on 127.0.0.1", cfg.Addr)
 	}
-	b := &Broker{cfg: cfg, log: cmp.Or(cfg.Log, slog.Default()), gate: newGate(cfg.Consumer)}
+	b := &Broker{cfg: cfg, log: cmp.Or(cfg.Log, slog.Default()), sessions: newSessions()}
 	caps := mqtt.NewDefaultServerCapabilities()
 	caps.MaximumPacketSize = MaxPacket - 1 // the library counts all but the first byte and the length
-	caps.MaximumInflight = 65535           // the gate's own bound is lower
+	caps.MaximumInflight = 65535           // our own bounds are lower
 	caps.MaximumClientWritesPending = 4 * maxQueued
 	caps.MaximumMessageExpiryInterval = 0 // a message does not vanish because it waited
 	caps.MaximumSessionExpiryInterval = 24 * 60 * 60
@@ -104,7 +112,7 @@ func NewBroker(cfg BrokerConfig) (*Broker, error) {
 		SysTopicResendInterval:   60, // each costs a stop of the world
 	})
 	b.hook = &hook{
-		gate: b.gate, topics: b.server.Topics, anyone: cfg.Username == "",
+		sessions: b.sessions, receiver: cfg.Receiver, topics: b.server.Topics, info: b.server.Info, anyone: cfg.Username == "",
 		user: sha256.Sum256([]byte(cfg.Username)), password: sha256.Sum256([]byte(cfg.Password)),
 	}
 	if err := b.server.AddHook(b.hook, nil); err != nil {
@@ -124,7 +132,7 @@ func (b *Broker) Listen() error {
 		_ = ln.Close()
 		return fmt.Errorf("EMBEDDED_MQTT_ADDR %q is %v, which is not loopback: set MQTT_USERNAME and MQTT_PASSWORD", b.cfg.Addr, ln.Addr())
 	}
-	b.lis = &listener{ln: ln, gate: b.gate, log: slog.New(newQuiet(b.log.Handler())), conns: make(map[*conn]struct{})}
+	b.lis = &listener{ln: ln, left: b.sessions.gone, log: slog.New(newQuiet(b.log.Handler())), conns: make(map[*conn]struct{})}
 	return b.server.AddListener(b.lis)
 }
 
@@ -136,10 +144,10 @@ func (b *Broker) Addr() string {
 	return b.lis.Address()
 }
 
-// Run serves until ctx ends, then closes every connection. What the consumer
-// has not acknowledged by then is lost, although its publishers were told
-// otherwise: call Drain first.
-func (b *Broker) Run(ctx context.Context) error {
+// Run serves until stop ends. Then it takes no more connections, and until ctx
+// ends, which closes those there are, the receiver can have what it took
+// acknowledged. What it has not by then its publishers send again.
+func (b *Broker) Run(ctx, stop context.Context) error {
 	if b.lis == nil {
 		return errors.New("BUG: embedded broker: Run before Listen")
 	}
@@ -150,21 +158,25 @@ func (b *Broker) Run(ctx context.Context) error {
 	tick := time.NewTicker(10 * time.Second)
 	defer tick.Stop()
 	var last Stats
+	stopped := stop.Done()
 	for {
 		select {
+		case <-stopped:
+			b.lis.refuse()
+			stopped = nil
+		case <-tick.C:
+			last = b.report(last)
 		case <-ctx.Done():
-			b.gate.close()
 			if err := b.server.Close(); err != nil {
 				return fmt.Errorf("cannot close the embedded broker: %w", err)
 			}
 			return nil
-		case <-tick.C:
-			last = b.report(last)
 		}
 	}
 }
 
-// report logs what an operator should know since the last time.
+// report logs what an operator should know since the last time, and ends
+// connections that wait in vain.
 func (b *Broker) report(last Stats) Stats {
 	st := b.Stats()
 	if n := st.Dropped - last.Dropped; n > 0 {
@@ -173,21 +185,21 @@ func (b *Broker) report(last Stats) Stats {
 	if n := st.Unretained - last.Unretained; n > 0 {
 		b.log.Warn("messages not retained: too many or too large", "messages", n, "limit", maxRetained)
 	}
-	if _, since := b.gate.snapshot(); !since.IsZero() && time.Since(since) > 10*time.Second {
-		b.log.Warn("publishers wait for the service to acknowledge", "publishers", st.Waiting, "unacked", st.Unacked, "since", since)
+	if n := b.lis.held(patience, true); n > 0 {
+		b.log.Warn("publishers disconnected: the service has had no room for their messages", "publishers", n, "for", patience)
+	} else if st.Waiting > 0 && last.Waiting > 0 {
+		b.log.Warn("publishers wait: the service has no room for their messages", "publishers", st.Waiting)
 	}
 	return st
 }
 
-// Drain takes no more messages and returns when the consumer has acknowledged
-// all that were taken, or with ctx's error. The consumer must still be
-// running. It is how a stop loses nothing.
-func (b *Broker) Drain(ctx context.Context) error { return b.gate.drain(ctx) }
-
 // Stats is what the broker has done until now.
 func (b *Broker) Stats() Stats {
-	st, _ := b.gate.snapshot()
+	st := b.sessions.snapshot()
 	st.Received = b.server.Info.Clone().MessagesReceived
 	st.Unretained = b.hook.unretained.Load()
+	if b.lis != nil {
+		st.Waiting = b.lis.held(noticed, false)
+	}
 	return st
 }

@@ -3,7 +3,6 @@ package embedded
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -16,9 +15,9 @@ import (
 
 	paho "github.com/eclipse/paho.mqtt.golang"
 	"github.com/prometheus/client_golang/prometheus"
-)
 
-const consumerID = "gudang-test"
+	"gudang/internal/testenv"
+)
 
 func start(t *testing.T, cfg BrokerConfig) *Broker {
 	t.Helper()
@@ -35,9 +34,9 @@ func start(t *testing.T, cfg BrokerConfig) *Broker {
 	if err := b.Listen(); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- b.Run(ctx) }()
+	go func() { ended <- b.Run(ctx, ctx) }()
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("the broker: %+v", b.Stats())
@@ -76,228 +75,40 @@ func subscribe(t *testing.T, c paho.Client, filter string, qos byte) {
 	}
 }
 
-// waitFor polls until done says so.
 func waitFor(t *testing.T, within time.Duration, what string, done func() bool) {
 	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(within); !done(); <-tick.C {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited %v in vain: %s", within, what)
-		}
-	}
+	testenv.Eventually(t, within, what, done)
 }
 
-// slow is a subscriber that acknowledges late, all that it holds at once, as
-// one does whose store commits every so often.
-type slow struct {
-	mu    sync.Mutex
-	held  []paho.Message
-	count map[string]int
-}
-
-func (s *slow) options(b *Broker) *paho.ClientOptions {
-	return options(b, consumerID).SetCleanSession(false).SetAutoAckDisabled(true).SetDefaultPublishHandler(func(_ paho.Client, m paho.Message) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.count[string(m.Payload())]++
-		s.held = append(s.held, m)
-	})
-}
-
-func (s *slow) ackAll() {
-	s.mu.Lock()
-	held := s.held
-	s.held = nil
-	s.mu.Unlock()
-	for _, m := range held {
-		m.Ack()
-	}
-}
-
-// ackEvery acknowledges until the test ends.
-func (s *slow) ackEvery(t *testing.T, d time.Duration) {
-	tick := time.NewTicker(d)
-	go func() {
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-				s.ackAll()
-			case <-t.Context().Done():
-				return
-			}
-		}
-	}()
-}
-
-func (s *slow) distinct() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.count)
-}
-
-// flood publishes total messages over four connections, as fast as they are
-// taken, and returns when each is acknowledged.
-func flood(t *testing.T, b *Broker, total int, acked *atomic.Int64) {
-	t.Helper()
-	var wg sync.WaitGroup
-	for p := range 4 {
-		c := connect(t, options(b, fmt.Sprintf("pub-%d", p)))
-		wg.Go(func() {
-			window := make(chan paho.Token, 500)
-			done := make(chan struct{})
-			go func() {
-				defer close(done)
-				for tok := range window {
-					if tok.Wait(); tok.Error() != nil {
-						t.Errorf("cannot publish: %v", tok.Error())
-					}
-					acked.Add(1)
-				}
-			}()
-			for i := p; i < total; i += 4 {
-				window <- c.Publish(fmt.Sprintf("warehouse/S-%04d/reading", i%500), 1, false, fmt.Sprintf("%d", i))
-			}
-			close(window)
-			<-done
-		})
-	}
-	wg.Wait()
-}
-
-func TestBrokerLosesNothingOfAFlood(t *testing.T) {
-	total := 60000
-	if testing.Short() {
-		total = 20000
-	}
-	t.Run("into a subscriber that acknowledges late", func(t *testing.T) {
-		b := start(t, BrokerConfig{Consumer: consumerID})
-		s := &slow{count: make(map[string]int)}
-		subscribe(t, connect(t, s.options(b)), "warehouse/+/reading", 1)
-		s.ackEvery(t, 300*time.Millisecond)
-		begin := time.Now()
-		var acked atomic.Int64
-		flood(t, b, total, &acked)
-		waitFor(t, 30*time.Second, "every message arrived", func() bool { return s.distinct() == total })
-		waitFor(t, 30*time.Second, "every acknowledgement arrived", func() bool { return b.Stats().Unacked == 0 })
-		st := b.Stats()
-		if st.Dropped != 0 || acked.Load() != int64(total) || st.Waiting != 0 {
-			t.Errorf("have %+v, acked %d; want none dropped", st, acked.Load())
-		}
-		t.Logf("%d messages in %v, %+v", total, time.Since(begin).Round(time.Millisecond), st)
-	})
-	t.Run("into a subscriber that comes and goes", func(t *testing.T) {
-		total := total / 3
-		b := start(t, BrokerConfig{Consumer: consumerID})
-		s := &slow{count: make(map[string]int)}
-		c := connect(t, s.options(b))
-		subscribe(t, c, "warehouse/+/reading", 1)
-		s.ackEvery(t, 20*time.Millisecond)
-		var acked atomic.Int64
-		done := make(chan struct{})
-		go func() { defer close(done); flood(t, b, total, &acked) }()
-		for n := 1; n < 8; n++ { // each return hands a session over in mid-flood
-			waitFor(t, 30*time.Second, "the flood goes on", func() bool { return acked.Load() >= int64(n*total/10) })
-			if n%2 == 0 {
-				c.Disconnect(0)
-			} // else the session is taken over from a connection that is still open
-			c = connect(t, s.options(b))
-		}
-		<-done
-		waitFor(t, 30*time.Second, "every message arrived", func() bool { return s.distinct() == total })
-		if st := b.Stats(); st.Dropped != 0 {
-			t.Errorf("%d dropped", st.Dropped)
-		}
-	})
-	t.Run("into a subscriber that is away until the bound is reached", func(t *testing.T) {
-		b := start(t, BrokerConfig{Consumer: consumerID})
-		s := &slow{count: make(map[string]int)}
-		c := connect(t, s.options(b))
-		subscribe(t, c, "warehouse/+/reading", 1)
-		c.Disconnect(50)
-		total := maxUnacked + 4000
-		var acked atomic.Int64
-		done := make(chan struct{})
-		go func() { defer close(done); flood(t, b, total, &acked) }()
-		waitFor(t, 30*time.Second, "publishers wait at the bound", func() bool { st := b.Stats(); return st.Unacked >= maxUnacked-4 && st.Waiting > 0 })
-		if acked.Load() > maxUnacked {
-			t.Errorf("%d acknowledged to publishers, beyond the bound", acked.Load())
-		}
-		s.ackEvery(t, 20*time.Millisecond)
-		connect(t, s.options(b))
-		<-done
-		waitFor(t, 30*time.Second, "the backlog arrived", func() bool { return s.distinct() == total })
-		if st := b.Stats(); st.Dropped != 0 {
-			t.Errorf("%d dropped", st.Dropped)
-		}
-	})
-}
-
-func TestABurstOfQoS0IsHeldBackNotDropped(t *testing.T) {
-	b := start(t, BrokerConfig{Consumer: consumerID})
-	s := &slow{count: make(map[string]int)}
-	subscribe(t, connect(t, s.options(b)), "warehouse/+/reading", 1)
-	const total = 4 * maxQueued * 5 // well over what a connection's queue holds
-	c := connect(t, options(b, "pub"))
-	for i := range total {
-		c.Publish("warehouse/S-0001/reading", 0, false, fmt.Sprint(i))
-	}
-	waitFor(t, 20*time.Second, "every message arrived", func() bool { return s.distinct() == total })
-	if st := b.Stats(); st.Dropped != 0 {
-		t.Errorf("%d dropped", st.Dropped)
-	}
-}
-
-func TestPublishersWaitUntilTheConsumerHasSubscribed(t *testing.T) {
-	b := start(t, BrokerConfig{Consumer: consumerID})
-	pub := connect(t, options(b, "early"))
-	tok := pub.Publish("warehouse/S-0001/reading", 1, false, "early")
-	waitFor(t, 5*time.Second, "the publisher waits", func() bool { return b.Stats().Waiting == 1 })
-	s := &slow{count: make(map[string]int)}
-	subscribe(t, connect(t, s.options(b)), "warehouse/+/reading", 1)
-	if !tok.WaitTimeout(5*time.Second) || tok.Error() != nil {
-		t.Fatalf("not acknowledged: %v", tok.Error())
-	}
-	waitFor(t, 5*time.Second, "the early message arrived", func() bool { return s.distinct() == 1 })
-}
-
-func TestAStrangersSessionThatNeverComesBackStopsNobody(t *testing.T) {
-	b := start(t, BrokerConfig{Consumer: consumerID})
+func TestASubscriberThatNeverComesBackStopsNobody(t *testing.T) {
+	b := start(t, BrokerConfig{})
 	stranger := connect(t, options(b, "stranger").SetCleanSession(false))
 	subscribe(t, stranger, "#", 1)
 	stranger.Disconnect(50)
-	s := &slow{count: make(map[string]int)}
-	subscribe(t, connect(t, s.options(b)), "warehouse/+/reading", 1)
-	s.ackEvery(t, 10*time.Millisecond)
+	const publishers = 4
 	total := maxUnacked + 1000
-	var acked atomic.Int64
-	flood(t, b, total, &acked)
-	waitFor(t, 30*time.Second, "the consumer has all", func() bool { return s.distinct() == total })
-	if st := b.Stats(); st.Dropped < 996 || st.Dropped > 1000 { // four publishers may pass the bound at once
+	var wg sync.WaitGroup
+	for p := range publishers {
+		m := testenv.DialRaw(t, b.Addr(), testenv.RawConnect{ID: fmt.Sprint("pub-", p)})
+		wg.Go(func() {
+			for i := range total / publishers {
+				m.Publish("t", "x", uint16(i+1), 1, false)
+				if i%100 == 99 || i == total/publishers-1 {
+					flush(t, m)
+					wantAcks(t, m, testenv.Puback, i-i%100+1, i+1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if st := b.Stats(); st.Dropped < 1000-publishers || st.Dropped > 1000 { // each publisher may pass the bound at once
 		t.Errorf("dropped %d, want the 1000 beyond the stranger's bound", st.Dropped)
 	}
-}
-
-func TestDrainWaitsForTheConsumer(t *testing.T) {
-	b := start(t, BrokerConfig{Consumer: consumerID})
-	s := &slow{count: make(map[string]int)}
-	subscribe(t, connect(t, s.options(b)), "warehouse/+/reading", 1)
-	var acked atomic.Int64
-	flood(t, b, 100, &acked)
-	waitFor(t, 5*time.Second, "all arrived", func() bool { return s.distinct() == 100 })
-	short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	if err := b.Drain(short); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Drain with unacknowledged messages: %v", err)
-	}
-	s.ackAll()
-	if err := b.Drain(t.Context()); err != nil {
-		t.Errorf("Drain: %v", err)
-	}
-	late := connect(t, options(b, "late"))
-	if late.Publish("warehouse/S-0001/reading", 1, false, "late").WaitTimeout(100 * time.Millisecond) {
-		t.Error("a message was acknowledged after Drain")
+	back := make(chan struct{}, total)
+	connect(t, options(b, "stranger").SetCleanSession(false).SetDefaultPublishHandler(func(paho.Client, paho.Message) { back <- struct{}{} }))
+	waitFor(t, 20*time.Second, "the stranger gets what was kept and acknowledges it", func() bool { return b.Stats().Unacked == 0 })
+	if st := b.Stats(); len(back) < maxUnacked || st.Bytes != 0 {
+		t.Errorf("%d came, %d bytes are booked", len(back), st.Bytes)
 	}
 }
 
@@ -433,4 +244,13 @@ func (s *syncBuffer) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.b.String()
+}
+
+func cannotConnect(addr string) bool {
+	c, err := net.DialTimeout("tcp", addr, time.Second)
+	if err != nil {
+		return true
+	}
+	_ = c.Close()
+	return false
 }

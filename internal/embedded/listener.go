@@ -15,31 +15,7 @@ import (
 	"github.com/mochi-mqtt/server/v2/packets"
 )
 
-const (
-	connectWait = 10 * time.Second // how long a connection may take to say CONNECT
-	writeWait   = 10 * time.Second // how long a peer may take to read what it is sent
-)
-
-// conn is a client's connection, with what the gate knows about it. The fields
-// below Conn are guarded by the gate.
-type conn struct {
-	net.Conn
-	sess        *session
-	queued      int // messages on their way to the socket
-	inside      bool
-	insideBytes int
-	handover    bool
-	subscribing bool
-}
-
-// Write gives up on a peer that does not read: whoever waits for its turn
-// behind this write must not wait for ever.
-func (c *conn) Write(p []byte) (int, error) {
-	if err := c.SetWriteDeadline(time.Now().Add(writeWait)); err != nil {
-		return 0, err
-	}
-	return c.Conn.Write(p)
-}
+const connectWait = 10 * time.Second // how long a connection may take to say CONNECT
 
 // listener hands connections to the MQTT library. It is used instead of the
 // library's own, which stops listening without a word at the first error of
@@ -47,7 +23,7 @@ func (c *conn) Write(p []byte) (int, error) {
 // closed, and takes the process down when a packet makes the decoder panic.
 type listener struct {
 	ln   net.Listener
-	gate *gate
+	left func(*conn) // is told of each connection that has ended
 	log  *slog.Logger
 
 	mu     sync.Mutex
@@ -73,9 +49,9 @@ func (l *listener) Serve(establish listeners.EstablishFn) {
 			time.Sleep(100 * time.Millisecond)
 			continue
 		}
-		c := &conn{Conn: nc}
+		c := newConn(nc)
 		if !l.add(c) {
-			_ = nc.Close()
+			_ = c.Close()
 			return
 		}
 		go func() {
@@ -118,7 +94,7 @@ func (l *listener) add(c *conn) bool {
 }
 
 func (l *listener) remove(c *conn) {
-	l.gate.gone(c)
+	l.left(c)
 	_ = c.Close()
 	l.mu.Lock()
 	delete(l.conns, c)
@@ -126,14 +102,34 @@ func (l *listener) remove(c *conn) {
 	l.wg.Done()
 }
 
+// refuse takes no more connections.
+func (l *listener) refuse() { _ = l.ln.Close() }
+
+// held counts the connections of which a message has been waiting for room for
+// that long, and closes them if told to.
+func (l *listener) held(long time.Duration, end bool) (n int) {
+	now := time.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for c := range l.conns {
+		if c.held(now) > long {
+			n++
+			if end {
+				go func() { _ = c.Close() }()
+			}
+		}
+	}
+	return n
+}
+
 // Close ends all connections and waits for them. The library's own way to end
 // them is not used: it sends MQTT 3.1.1 clients a packet that is not theirs.
 func (l *listener) Close(listeners.CloseFn) {
+	l.refuse()
 	l.mu.Lock()
 	l.closed = true
-	_ = l.ln.Close()
 	for c := range l.conns {
-		_ = c.Close()
+		go func() { _ = c.Close() }()
 	}
 	l.mu.Unlock()
 	l.wg.Wait()

@@ -13,17 +13,19 @@ import (
 
 // Config is what a session depends on.
 type Config struct {
-	URLs       []*url.URL // tried in this order
-	ClientID   string     // stable, or the broker can't keep our session
-	QoS        byte
-	Share      string // share group; empty: not shared
-	Username   string
-	Password   string
-	TLS        *tls.Config // for ssl and wss
-	KeepAlive  time.Duration
-	MaxUnacked int // messages that may be unacknowledged
-	MaxPacket  int // bytes of a PUBLISH that are read; must be above the decoder's limit
-	Log        *slog.Logger
+	URLs        []*url.URL // tried in this order
+	ClientID    string     // stable, or the broker can't keep our session
+	QoS         byte
+	Share       string // share group; empty: not shared
+	Username    string
+	Password    string
+	TLS         *tls.Config // for ssl and wss
+	KeepAlive   time.Duration
+	MaxUnacked  int    // messages that may be unacknowledged
+	SessionFile string // remembers what the session is subscribed to; empty: nothing does
+	Leave       bool   // at the stop, take what is queued and remove the session
+	MaxPacket   int    // bytes of a PUBLISH that are read; must be above the decoder's limit
+	Log         *slog.Logger
 }
 
 func (c *Config) check() error {

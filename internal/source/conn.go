@@ -42,17 +42,20 @@ type conn struct {
 	closed bool
 	wake   chan struct{} // there is something to write, or closed
 	idle   chan struct{} // closed when the writer has ended
+	end    chan struct{} // closed when there is nothing more to read
+	ending sync.Once
 }
 
 const (
 	writeTimeout = 30 * time.Second
+	goodbye      = 300 * time.Millisecond // for the broker to close its side
 	// writeAhead bounds what gathers behind a write that hangs.
 	writeAhead = 1 << 20
 )
 
 // newConn wraps nc. The writer that it starts ends with Close.
 func newConn(nc net.Conn, limit int) *conn {
-	c := &conn{Conn: nc, frames: &frames{r: bufio.NewReaderSize(nc, 64<<10), limit: limit}, wake: make(chan struct{}, 1), idle: make(chan struct{})}
+	c := &conn{Conn: nc, frames: &frames{r: bufio.NewReaderSize(nc, 64<<10), limit: limit}, wake: make(chan struct{}, 1), idle: make(chan struct{}), end: make(chan struct{})}
 	go c.writer()
 	return c
 }
@@ -65,6 +68,7 @@ func (c *conn) Read(p []byte) (int, error) {
 	if err == nil {
 		return n, nil
 	}
+	c.ending.Do(func() { close(c.end) })
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -152,15 +156,25 @@ func (c *conn) writer() {
 	}
 }
 
-// Close writes what has gathered, acks above all, and closes the connection.
+// Close writes what has gathered, acks above all, waits for a moment until the
+// broker has read it and closed its side, and closes the connection. Without
+// that a connection which follows at once would overtake the acks, and what
+// they were for would come again.
 func (c *conn) Close() error {
 	c.mu.Lock()
+	first := !c.closed
 	c.closed = true
 	c.signal()
 	c.mu.Unlock()
 	select {
 	case <-c.idle:
 	case <-time.After(time.Second): // the broker doesn't read: it will send again
+	}
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok && first && half.CloseWrite() == nil {
+		select {
+		case <-c.end:
+		case <-time.After(goodbye):
+		}
 	}
 	return c.Conn.Close()
 }

@@ -16,20 +16,24 @@ func values(names ...string) []decode.Value {
 	return vs
 }
 
+func sent(topic, payload string, id uint16, qos byte, again bool) *message {
+	return &message{topic: topic, payload: []byte(payload), id: id, qos: qos, again: again}
+}
+
 func TestReadingsWithoutATimeGetTimesOfTheirOwn(t *testing.T) {
-	s := newStamps()
+	s := newStamps(10)
 	seen := map[int64]bool{}
 	for i := range 3000 { // three for each millisecond
 		vs := values("a")
 		now := 1_000_000 + int64(i/3)
-		s.stamp(vs, now, "t", []byte("20"), uint16(i), 1, false)
+		s.stamp(vs, now, sent("t", "20", uint16(i), 1, false))
 		if seen[vs[0].Time] || vs[0].Time < now {
 			t.Fatalf("reading %d got time %d, which another has or which is before it arrived", i, vs[0].Time)
 		}
 		seen[vs[0].Time] = true
 	}
 	vs := values("b", "c")
-	s.stamp(vs, 1_001_000, "t", nil, 1, 1, false)
+	s.stamp(vs, 1_001_000, sent("t", "", 1, 1, false))
 	if vs[0].Time != 1_001_000 || vs[1].Time != 1_001_000 {
 		t.Errorf("readings of other series got %d and %d, want the receive time", vs[0].Time, vs[1].Time)
 	}
@@ -38,7 +42,7 @@ func TestReadingsWithoutATimeGetTimesOfTheirOwn(t *testing.T) {
 func TestAReadingsOwnTimeStays(t *testing.T) {
 	vs := values("a", "b")
 	vs[0].Time, vs[0].FromPayload = 5, true
-	newStamps().stamp(vs, 1000, "t", nil, 1, 1, false)
+	newStamps(10).stamp(vs, 1000, sent("t", "", 1, 1, false))
 	if vs[0].Time != 5 || vs[1].Time != 1000 {
 		t.Errorf("times %d and %d, want 5 and 1000", vs[0].Time, vs[1].Time)
 	}
@@ -59,11 +63,11 @@ func TestAMessageThatIsSentAgainKeepsItsTime(t *testing.T) {
 		{"another topic under the same identifier", "u", "20", 7, 1, true, false},
 		{"another identifier", "t", "20", 8, 1, true, false},
 	} {
-		s := newStamps()
+		s := newStamps(10)
 		first := values("a")
-		s.stamp(first, 1000, "t", []byte("20"), 7, 1, false)
+		s.stamp(first, 1000, sent("t", "20", 7, 1, false))
 		second := values("a")
-		s.stamp(second, 9000, c.topic, []byte(c.payload), c.id, c.qos, c.again)
+		s.stamp(second, 9000, sent(c.topic, c.payload, c.id, c.qos, c.again))
 		if same := second[0].Time == first[0].Time; same != c.same {
 			t.Errorf("%s: times %d and %d", c.name, first[0].Time, second[0].Time)
 		}
@@ -71,9 +75,9 @@ func TestAMessageThatIsSentAgainKeepsItsTime(t *testing.T) {
 }
 
 func TestStampsForgetWhatTheyNoLongerNeed(t *testing.T) {
-	s := newStamps()
+	s := newStamps(10)
 	for i := range 100_000 {
-		s.stamp(values(string(rune('a'+i%26))+string(rune(i))), int64(1000+i), "t", nil, 0, 0, false)
+		s.stamp(values(string(rune('a'+i%26))+string(rune(i))), int64(1000+i), sent("t", "", 0, 0, false))
 	}
 	if n := len(s.recent) + len(s.before); n > 5000 {
 		t.Errorf("%d series are remembered", n)

@@ -26,7 +26,7 @@ func newMetrics(reg Registerer, unacked func() float64) *metrics {
 			Name: "gudang_bad_clock_total", Help: "Messages whose own time was not believed; the receive time was used.",
 		}),
 		connected: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "gudang_mqtt_connected", Help: "1 while connected to the broker and subscribed.",
+			Name: "gudang_mqtt_connected", Help: "1 while connected to the broker and subscribed, or while the embedded one listens.",
 		}),
 		connects: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "gudang_mqtt_connects_total", Help: "Connections made to the broker.",

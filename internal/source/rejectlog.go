@@ -2,10 +2,8 @@ package source
 
 import (
 	"log/slog"
-	"strconv"
+	"strings"
 	"time"
-
-	mqtt "github.com/eclipse/paho.mqtt.golang"
 
 	"gudang/internal/decode"
 	"gudang/internal/reading"
@@ -13,7 +11,7 @@ import (
 
 // rejectLog says what bad messages look like, a few of each kind in a while:
 // whoever sends them must not be able to fill the log. It is used by one
-// goroutine.
+// goroutine at a time.
 type rejectLog struct {
 	log  *slog.Logger
 	last map[reading.Reason]*quota
@@ -37,9 +35,11 @@ func newRejectLog(log *slog.Logger) *rejectLog {
 }
 
 // note logs what was wrong with a message, if its kind's quota allows.
-func (l *rejectLog) note(m mqtt.Message, r *decode.Result) {
+func (l *rejectLog) note(m *message, r *decode.Result) {
 	reason, text := r.Reason, "message rejected"
 	switch {
+	case r.Reason == reading.NotSelected:
+		text = "message matches no entry of MQTT_TOPICS and is not stored"
 	case r.Outcome == reading.Rejected:
 	case len(r.Dropped) > 0:
 		reason, text = r.Dropped[0].Reason, "metric left out of a message"
@@ -60,7 +60,7 @@ func (l *rejectLog) note(m mqtt.Message, r *decode.Result) {
 		return
 	}
 	q.written++
-	attrs := []any{"reason", string(reason), "topic", clip(m.Topic()), "payload", clip(string(m.Payload()[:min(len(m.Payload()), sampleSize+1)]))}
+	attrs := []any{"reason", string(reason), "topic", clip(m.topic), "payload", clip(string(m.payload[:min(len(m.payload), sampleSize+1)]))}
 	if len(r.Values) > 0 {
 		attrs = append(attrs, "sensor", clip(r.Values[0].Sensor))
 	}
@@ -77,13 +77,11 @@ func (l *rejectLog) note(m mqtt.Message, r *decode.Result) {
 	l.log.Warn(text, attrs...) //nolint:sloglint // one of three fixed messages, chosen above
 }
 
-// clip cuts a text that somebody else wrote and escapes what could upset a
-// terminal.
+// clip cuts a text that somebody else wrote. What could upset a terminal in it
+// the log's own handler escapes.
 func clip(s string) string {
-	more := ""
 	if len(s) > sampleSize {
-		s, more = s[:sampleSize], "…"
+		s = strings.ToValidUTF8(s[:sampleSize], "") + "…"
 	}
-	quoted := strconv.QuoteToASCII(s)
-	return quoted[1:len(quoted)-1] + more
+	return s
 }

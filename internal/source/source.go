@@ -3,6 +3,7 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,23 +19,18 @@ import (
 	"github.com/eclipse/paho.mqtt.golang/packets"
 
 	"gudang/internal/decode"
-	"gudang/internal/reading"
 )
 
 // Source is one session with a broker.
 type Source struct {
 	cfg     Config
 	filters []string
-	intake  *Intake
-	metrics *metrics
 	log     *slog.Logger
 
 	receiving sync.Mutex // held while a message is taken in
 	current   *link      // the connection whose messages are taken in
-	decoder   *decode.Decoder
-	result    decode.Result
-	stamps    *stamps
-	rejects   *rejectLog
+	in        receiver
+	session   sessionFile
 	noRoom    bool // waiting for room was in vain
 
 	mu      sync.Mutex
@@ -53,20 +49,23 @@ func New(cfg Config, decoder *decode.Decoder, reg Registerer) (*Source, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	s := &Source{cfg: cfg, decoder: decoder, intake: newIntake(cfg.MaxUnacked), log: cfg.Log, stamps: newStamps(), problem: errors.New("not connected yet")}
-	s.rejects = newRejectLog(cfg.Log)
+	s := &Source{cfg: cfg, log: cfg.Log, in: newReceiver(cfg.MaxUnacked, decoder, cfg.Log, reg), session: sessionFile{cfg.SessionFile}, problem: errors.New("not connected yet")}
 	for _, f := range decoder.Filters() {
 		if cfg.Share != "" {
 			f = "$share/" + cfg.Share + "/" + f
 		}
 		s.filters = append(s.filters, f)
 	}
-	s.metrics = newMetrics(reg, func() float64 { return float64(s.intake.Outstanding()) })
 	return s, nil
 }
 
 // Intake is where the next stage takes messages from.
-func (s *Source) Intake() *Intake { return s.intake }
+func (s *Source) Intake() *Intake { return s.in.intake }
+
+// Remember tells it, before Run, of a message without a time of its own that
+// was received before the start, and which time it was given: Hash and Stamp
+// of its delivery. Should it be sent again, it gets that time again.
+func (s *Source) Remember(hash uint64, stamp int64) { s.in.stamps.remember(hash, stamp) }
 
 const (
 	connectTimeout = 10 * time.Second
@@ -87,7 +86,7 @@ const (
 // until what it took is acknowledged, and disconnects. When ctx ends it leaves
 // at once: the broker has what is not acknowledged.
 func (s *Source) Run(ctx, stop context.Context) error {
-	defer s.intake.end()
+	defer s.in.intake.end()
 	failures := 0
 	for {
 		s.waitForRoom(ctx, stop)
@@ -133,6 +132,27 @@ func (s *Source) connect(ctx, stop context.Context) (*link, error) {
 	defer context.AfterFunc(stop, cancel)()
 
 	l := &link{lost: make(chan error, 1)}
+	o := s.options(ctx, l)
+	s.receiving.Lock() // waits for what still arrives on an older connection
+	s.current = l
+	s.receiving.Unlock()
+	l.client = mqtt.NewClient(o)
+	token := l.client.Connect().(*mqtt.ConnectToken)
+	token.Wait() // bounded by the timeouts of the dialer and the handshake, and by ctx
+	if err := token.Error(); err != nil {
+		return nil, connectError(err)
+	}
+	if !l.conn.attempt() {
+		s.leave(l, 0)
+		return nil, ctx.Err()
+	}
+	s.in.metrics.connects.Inc()
+	s.log.Info("connected to broker", "broker", l.conn.RemoteAddr().String(), "client_id", s.cfg.ClientID, "session_present", token.SessionPresent())
+	return l, nil
+}
+
+// options are those of the connection l, whose attempt ends with ctx.
+func (s *Source) options(ctx context.Context, l *link) *mqtt.ClientOptions {
 	o := mqtt.NewClientOptions().
 		SetClientID(s.cfg.ClientID).
 		SetUsername(s.cfg.Username).SetPassword(s.cfg.Password).
@@ -152,23 +172,7 @@ func (s *Source) connect(ctx, stop context.Context) (*link, error) {
 	}
 	d := dialer{ctx: ctx, tls: s.cfg.TLS, timeout: connectTimeout, limit: s.cfg.MaxPacket, opened: func(c *conn) { l.conn = c }}
 	o.SetCustomOpenConnectionFn(d.open)
-
-	s.receiving.Lock() // waits for what still arrives on an older connection
-	s.current = l
-	s.receiving.Unlock()
-	l.client = mqtt.NewClient(o)
-	token := l.client.Connect().(*mqtt.ConnectToken)
-	token.Wait() // bounded by the timeouts of the dialer and the handshake, and by ctx
-	if err := token.Error(); err != nil {
-		return nil, connectError(err)
-	}
-	if !l.conn.attempt() {
-		s.leave(l, 0)
-		return nil, ctx.Err()
-	}
-	s.metrics.connects.Inc()
-	s.log.Info("connected to broker", "broker", l.conn.RemoteAddr().String(), "client_id", s.cfg.ClientID, "session_present", token.SessionPresent())
-	return l, nil
+	return o
 }
 
 // stay subscribes and lets messages arrive until the connection is lost, which
@@ -198,17 +202,77 @@ func (s *Source) stay(ctx, stop context.Context, l *link) error {
 			s.leave(l, 0)
 			return err
 		case <-stop.Done():
-			s.intake.end()
+			if s.cfg.Leave {
+				s.quit(ctx, l)
+			}
+			s.in.intake.end()
 			if err := s.drain(ctx, l); err != nil {
-				s.log.Warn("stopping with messages unacknowledged, the broker keeps them", "messages", s.intake.Outstanding(), "error", err)
+				s.log.Warn("stopping with messages unacknowledged, the broker keeps them", "messages", s.in.intake.Outstanding(), "error", err)
 			}
 			s.leave(l, 500*time.Millisecond)
+			if s.cfg.Leave {
+				s.removeSession(ctx)
+			}
 			return errors.New("stopped")
 		case <-ctx.Done():
 			s.leave(l, 0)
 			return ctx.Err()
 		}
 	}
+}
+
+const (
+	quitWithin = 5 * time.Second
+	quitQuiet  = 300 * time.Millisecond
+)
+
+// quit takes the session out of service: the broker is told to send nothing
+// new, and what it has queued is taken in until no more comes.
+func (s *Source) quit(ctx context.Context, l *link) {
+	ctx, cancel := context.WithTimeout(ctx, quitWithin)
+	defer cancel()
+	token := l.client.Unsubscribe(s.filters...)
+	select {
+	case <-token.Done():
+	case <-ctx.Done():
+	}
+	if err := cmp.Or(token.Error(), ctx.Err()); err != nil {
+		s.log.Warn("cannot unsubscribe before leaving", "error", err)
+	}
+	for {
+		s.receiving.Lock()
+		last := s.in.now
+		s.receiving.Unlock()
+		wait := quitQuiet - time.Since(last)
+		if wait <= 0 && s.in.intake.Outstanding() == 0 {
+			return
+		}
+		select {
+		case <-time.After(max(wait, 10*time.Millisecond)):
+		case <-ctx.Done():
+			s.log.Warn("leaving although messages still come", "after", quitWithin)
+			return
+		}
+	}
+}
+
+// removeSession removes our session at the broker, by connecting once with the
+// clean session flag.
+func (s *Source) removeSession(ctx context.Context) {
+	o := s.options(ctx, &link{lost: make(chan error, 1)}).SetCleanSession(true)
+	client := mqtt.NewClient(o)
+	token := client.Connect()
+	token.Wait()
+	err := token.Error()
+	if err == nil {
+		client.Disconnect(250)
+		err = s.session.write(s.cfg.ClientID, nil)
+	}
+	if err != nil {
+		s.log.Warn("cannot remove the session at the broker", "client_id", s.cfg.ClientID, "error", connectError(err))
+		return
+	}
+	s.log.Info("session at the broker is removed", "client_id", s.cfg.ClientID)
 }
 
 // leave ends a connection. What still arrives on it is not taken in.
@@ -221,16 +285,19 @@ func (s *Source) leave(l *link, grace time.Duration) {
 
 // drain waits until everything that was taken in has ended.
 func (s *Source) drain(ctx context.Context, l *link) error {
-	for s.intake.Outstanding() > 0 {
+	for {
+		changed := s.in.intake.changed()
+		if s.in.intake.Outstanding() == 0 {
+			return nil
+		}
 		select {
-		case <-s.intake.freed:
+		case <-changed:
 		case err := <-l.lost:
 			return err
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
-	return nil
 }
 
 // subscribe subscribes to all filters and says what the broker answered. It is
@@ -240,10 +307,40 @@ func (s *Source) subscribe(client mqtt.Client) <-chan error {
 	for _, f := range s.filters {
 		want[f] = s.cfg.QoS
 	}
+	// What we may be subscribed to is saved before we are, so that a crash in
+	// between leaves no filter that nobody knows of.
+	had, err := s.session.read(s.cfg.ClientID)
+	if err == nil {
+		err = s.session.write(s.cfg.ClientID, append(dropped(had, s.filters), s.filters...))
+	}
+	if err != nil {
+		s.log.Warn("filters that are taken out of MQTT_TOPICS later can't be unsubscribed", "error", err)
+	}
 	token := client.SubscribeMultiple(want, nil).(*mqtt.SubscribeToken)
 	answer := make(chan error, 1)
-	go func() { answer <- s.granted(token) }()
+	go func() {
+		err := s.granted(token)
+		if gone := dropped(had, s.filters); err == nil && len(gone) > 0 {
+			s.unsubscribe(client, gone)
+		}
+		answer <- err
+	}()
 	return answer
+}
+
+// unsubscribe ends what the session has from earlier settings. What the broker
+// has queued for it still comes, matches no entry of MQTT_TOPICS, and is
+// acknowledged and counted as ignored.
+func (s *Source) unsubscribe(client mqtt.Client, gone []string) {
+	token := client.Unsubscribe(gone...)
+	if !token.WaitTimeout(subackTimeout) || token.Error() != nil {
+		s.log.Warn("cannot unsubscribe from filters that are no longer wanted", "filters", gone, "error", token.Error())
+		return
+	}
+	s.log.Info("unsubscribed from filters that are no longer wanted", "filters", gone)
+	if err := s.session.write(s.cfg.ClientID, s.filters); err != nil {
+		s.log.Warn("cannot save what the session is subscribed to", "error", err)
+	}
 }
 
 // granted waits for the broker's answer to a subscription and checks it.
@@ -274,16 +371,20 @@ func (s *Source) granted(token *mqtt.SubscribeToken) error {
 func (s *Source) waitForRoom(ctx, stop context.Context) {
 	s.receiving.Lock()
 	defer s.receiving.Unlock()
-	for s.noRoom && s.intake.Outstanding() > s.cfg.MaxUnacked/2 {
+	for s.noRoom {
+		changed := s.in.intake.changed()
+		if s.in.intake.Outstanding() <= s.cfg.MaxUnacked/2 {
+			s.noRoom = false
+			return
+		}
 		select {
-		case <-s.intake.freed:
+		case <-changed:
 		case <-stop.Done():
 			return
 		case <-ctx.Done():
 			return
 		}
 	}
-	s.noRoom = false
 }
 
 // receive takes in one message. paho calls it for one message after the
@@ -295,36 +396,18 @@ func (s *Source) receive(l *link, m mqtt.Message) {
 	if s.current != l {
 		return // the connection is given up: the broker sends the message again
 	}
-	now := time.Now()
-	s.metrics.messages.Inc()
-	s.metrics.last.Set(float64(now.UnixMilli()) / 1000)
-	r := &s.result
-	s.decoder.Decode(decode.Message{Topic: m.Topic(), Payload: m.Payload(), Retained: m.Retained(), Received: now.UnixMilli()}, r)
-	d := reading.Delivery{Outcome: r.Outcome, Reason: r.Reason}
-	if m.Qos() > 0 {
-		d.Acker, d.ID, d.QoS = l.conn, m.MessageID(), m.Qos()
-	}
-	if r.Outcome == reading.Pending {
-		d.Readings = len(r.Values)
-		s.metrics.readings.Add(float64(len(r.Values)))
-		s.stamps.stamp(r.Values, now.UnixMilli(), m.Topic(), m.Payload(), d.ID, d.QoS, m.Duplicate())
-	}
-	if r.BadClock {
-		s.metrics.badClock.Inc()
-	}
-	if r.Outcome == reading.Rejected || len(r.Dropped) > 0 || r.BadClock {
-		s.rejects.note(m, r)
-	}
-	v := s.intake.put(d, r)
+	msg := message{topic: m.Topic(), payload: m.Payload(), retained: m.Retained(), again: m.Duplicate(), id: m.MessageID(), qos: m.Qos(), acker: l.conn}
+	s.in.decode(&msg)
+	v := s.in.put(&msg)
 	if v == full {
-		v = s.putWhenFree(d, r)
+		v = s.putWhenFree(&msg)
 	}
 	switch {
 	case v == taken:
 		s.noRoom = false
 	case v == over:
-	case d.QoS == 0:
-		s.intake.overflow()
+	case msg.qos == 0:
+		s.in.lose()
 	default:
 		// Nothing after this message may be acked on this connection, or the
 		// order would break: the broker gets all of them to send again.
@@ -334,18 +417,19 @@ func (s *Source) receive(l *link, m mqtt.Message) {
 }
 
 // putWhenFree waits for room, unless that was in vain already.
-func (s *Source) putWhenFree(d reading.Delivery, r *decode.Result) verdict {
+func (s *Source) putWhenFree(m *message) verdict {
 	if s.noRoom {
 		return full
 	}
 	timer := time.NewTimer(room)
 	defer timer.Stop()
 	for {
+		changed := s.in.intake.changed()
+		if v := s.in.put(m); v != full {
+			return v
+		}
 		select {
-		case <-s.intake.freed:
-			if v := s.intake.put(d, r); v != full {
-				return v
-			}
+		case <-changed:
 		case <-timer.C:
 			s.noRoom = true
 			return full
@@ -365,14 +449,14 @@ func (s *Source) up() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.problem = nil
-	s.metrics.connected.Set(1)
+	s.in.metrics.connected.Set(1)
 }
 
 func (s *Source) down(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.problem = err
-	s.metrics.connected.Set(0)
+	s.in.metrics.connected.Set(0)
 }
 
 // Ready says whether messages can arrive, and if not, why.
@@ -422,8 +506,12 @@ func ParseURLs(list string) ([]*url.URL, error) {
 	var urls []*url.URL
 	for item := range strings.SplitSeq(list, ",") {
 		item = strings.TrimSpace(item)
+		scheme, _, _ := strings.Cut(item, "://")
 		u, err := url.Parse(item)
 		if err != nil {
+			if scheme == item {
+				return nil, errors.New("broker URL: must be tcp://, ssl://, ws:// or wss:// and name a host")
+			}
 			return nil, fmt.Errorf("broker URL is malformed: %w", errors.Unwrap(err)) // the outer error quotes the URL, password and all
 		}
 		ports := map[string]string{"tcp": "1883", "ssl": "8883", "ws": "80", "wss": "443"}

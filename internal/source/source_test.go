@@ -65,11 +65,16 @@ func (l *logText) String() string {
 // open starts a source on the broker at url.
 func open(t *testing.T, url string, change func(*Config)) *station {
 	t.Helper()
+	return openTopics(t, url, []string{"warehouse/{sensor}/reading", "plain/{sensor}/{metric}"}, change)
+}
+
+func openTopics(t *testing.T, url string, topics []string, change func(*Config)) *station {
+	t.Helper()
 	urls, err := ParseURLs(url)
 	if err != nil {
 		t.Fatal(err)
 	}
-	decoder, err := decode.New(decode.Config{Topics: []string{"warehouse/{sensor}/reading", "plain/{sensor}/{metric}"}, Zone: time.UTC, ClockAhead: time.Minute, ClockBehind: 24 * 365 * time.Hour})
+	decoder, err := decode.New(decode.Config{Topics: topics, Zone: time.UTC, ClockAhead: time.Minute, ClockBehind: 24 * 365 * time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -321,7 +326,7 @@ func TestARefusedSubscriptionIsNamed(t *testing.T) {
 		err := st.Ready(t.Context())
 		return err != nil && strings.Contains(err.Error(), "warehouse/+/reading")
 	})
-	if testutil.ToFloat64(st.metrics.connected) != 0 {
+	if testutil.ToFloat64(st.in.metrics.connected) != 0 {
 		t.Error("counts as connected although it gets no messages")
 	}
 }
@@ -480,6 +485,63 @@ func TestBadMessagesDoNotFillTheLog(t *testing.T) {
 	if strings.Contains(st.log.String(), "\x1b") {
 		t.Error("an escape sequence reached the log")
 	}
+}
+
+// A persistent session keeps a filter that was taken out of the settings.
+func TestAFilterThatIsNoLongerWantedIsUnsubscribed(t *testing.T) {
+	t.Parallel()
+	b := testenv.Mosquitto(t)
+	file := func(c *Config) { c.SessionFile = filepath.Join(b.Dir, "session.json") }
+	st := open(t, b.URL, file)
+	until(t, "ready", st.ready)
+	st.finish()
+	p := publisher(t, b.URL)
+	for range 30 { // the broker queues these for the session
+		p.Publish("plain/S-1/temperature", 1, false, "20.5").Wait()
+	}
+	send(t, p, 0, 5)
+	st = openTopics(t, b.URL, []string{"warehouse/{sensor}/reading"}, file)
+	until(t, "the backlog has ended", func() bool {
+		st.mu.Lock()
+		defer st.mu.Unlock()
+		return st.outcomes[reading.Ignored] == 30 && len(st.got) == 5
+	})
+	until(t, "it is unsubscribed", func() bool { return strings.Contains(st.log.String(), "unsubscribed from filters") })
+	p.Publish("plain/S-1/temperature", 1, false, "20.5").Wait()
+	send(t, p, 5, 1)
+	until(t, "the reading behind it", func() bool { return st.readings() == 6 })
+	st.finish()
+	if n := st.outcomes[reading.Ignored]; n != 30 {
+		t.Errorf("%d messages of the filter that is no longer wanted, want the 30 of the backlog", n)
+	}
+}
+
+// Whoever leaves for good takes what waits for it along, and leaves no session
+// behind in which messages would wait for nobody.
+func TestLeavingRemovesTheSessionAndLosesNothing(t *testing.T) {
+	t.Parallel()
+	b := testenv.Mosquitto(t, "max_queued_messages 0")
+	member := func(id string, leave bool) func(*Config) {
+		return func(c *Config) { c.Share, c.ClientID, c.Leave = "g", id, leave }
+	}
+	stays, leaves := open(t, b.URL, member("stays", false)), open(t, b.URL, member("leaves", true))
+	until(t, "both ready", func() bool { return stays.ready() && leaves.ready() })
+	leaves.holding(true) // so that the broker queues for it
+	p := publisher(t, b.URL)
+	send(t, p, 0, 200)
+	until(t, "its window is full", func() bool { return leaves.readings() == 20 })
+	leaves.stop()
+	leaves.holding(false)
+	leaves.finish()
+	send(t, p, 200, 100)
+	until(t, "all 300", func() bool { return stays.readings()+leaves.readings() == 300 })
+	back := open(t, b.URL, member("leaves", false))
+	until(t, "ready", back.ready)
+	if !strings.Contains(back.log.String(), "session_present=false") {
+		t.Error("its session is there still")
+	}
+	stays.finish()
+	back.finish()
 }
 
 func TestAStopWaitsForTheAcks(t *testing.T) {
