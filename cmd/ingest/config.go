@@ -1,10 +1,12 @@
 package main
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"net/url"
 	"os"
@@ -17,6 +19,7 @@ import (
 	_ "time/tzdata" // a bare gateway has no zones of its own
 
 	"github.com/caarlos0/env/v11"
+	"github.com/dustin/go-humanize"
 
 	"gudang/internal/decode"
 	"gudang/internal/reading"
@@ -38,11 +41,15 @@ type config struct {
 	MQTTCertFile    string `env:"MQTT_CERT_FILE"`
 	MQTTKeyFile     string `env:"MQTT_KEY_FILE"`
 	MQTTMaxUnacked  int    `env:"MQTT_MAX_UNACKED" envDefault:"50000"`
+	MQTTLeave       bool   `env:"MQTT_LEAVE" envDefault:"false"`
 	MongoDBURI      string `env:"MONGODB_URI" secret:"true"`
 	MongoDBDatabase string `env:"MONGODB_DATABASE" envDefault:"gudang"`
 	DataDir         string `env:"DATA_DIR" envDefault:"data"`
 	EmbeddedAddr    string `env:"EMBEDDED_MQTT_ADDR" envDefault:"127.0.0.1:1883"`
 	HTTPAddr        string `env:"HTTP_ADDR" envDefault:"127.0.0.1:8080"`
+
+	Journal         string   `env:"JOURNAL" envDefault:"on"`
+	JournalMaxBytes byteSize `env:"JOURNAL_MAX_BYTES" envDefault:"1GiB"`
 
 	BucketSpan      time.Duration `env:"BUCKET_SPAN" envDefault:"1m"`
 	ReadingInterval time.Duration `env:"READING_INTERVAL" envDefault:"10s"`
@@ -63,7 +70,24 @@ type config struct {
 	ranges map[string][2]float64
 	urls   []*url.URL
 	level  slog.Level
+	tls    *tls.Config
 }
+
+// byteSize is a number of bytes, as people write it: 512MiB, 1GiB, 2GB.
+type byteSize uint64
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (b *byteSize) UnmarshalText(text []byte) error {
+	n, err := humanize.ParseBytes(string(text))
+	if err != nil {
+		return errors.New("must be a size such as 512MiB or 1GiB")
+	}
+	*b = byteSize(n)
+	return nil
+}
+
+// String is the size as it may be written.
+func (b byteSize) String() string { return strings.ReplaceAll(humanize.IBytes(uint64(b)), " ", "") }
 
 // loadConfig reads and checks the settings. The error is one line that names
 // the setting.
@@ -80,7 +104,7 @@ func loadConfig(environ []string) (*config, error) {
 		if errors.As(all.Errors[0], &bad) {
 			if field, ok := reflect.TypeFor[config]().FieldByName(bad.Name); ok {
 				name := field.Tag.Get("env")
-				return nil, fmt.Errorf("%s=%q: %w", name, vars[name], bad.Err)
+				return nil, fmt.Errorf("%s=%q: %s", name, vars[name], wanted(field.Type, bad.Err))
 			}
 		}
 	}
@@ -88,6 +112,20 @@ func loadConfig(environ []string) (*config, error) {
 		return nil, err
 	}
 	return c, c.check()
+}
+
+// wanted says what a setting of a type has to be.
+func wanted(t reflect.Type, err error) string {
+	switch {
+	case t == reflect.TypeFor[time.Duration]():
+		return "must be a duration such as 500ms, 10s or 24h"
+	case t == reflect.TypeFor[byteSize]():
+		return err.Error()
+	case t.Kind() == reflect.Bool:
+		return "must be true or false"
+	default:
+		return "must be a whole number"
+	}
 }
 
 // settings yields each setting's name and value, and whether it is a secret.
@@ -105,14 +143,19 @@ func (c *config) settings(yield func(name string, value any, secret bool)) {
 // slip of the pen would otherwise go unnoticed.
 func unknownSettings(environ []string) (names []string) {
 	known := map[string]bool{}
+	plain := map[string]bool{} // without what is often got wrong
+	bare := func(name string) string {
+		return strings.ReplaceAll(strings.TrimPrefix(strings.ToUpper(name), "GUDANG_"), "_", "")
+	}
 	(&config{}).settings(func(name string, _ any, secret bool) {
-		known[name] = true
+		known[name], plain[bare(name)] = true, true
 		known[name+"_FILE"] = secret
 	})
+	groups := []string{"MQTT", "MONGODB", "MONGO", "EMBEDDED", "BUCKET", "READING", "FLUSH", "LATEST", "OUTLIER", "METRIC", "CLOCK", "JOURNAL", "RAW"}
+	alone := []string{"RAW", "ROLLUPS", "RETENTION", "BUCKETS", "HTTP_PORT", "HTTP_TOKEN", "HTTP_USERNAME", "HTTP_PASSWORD", "HTTP_CERT_FILE", "HTTP_KEY_FILE"}
 	for name := range env.ToMap(environ) {
-		group, _, ok := strings.Cut(name, "_")
-		ours := []string{"MQTT", "MONGODB", "EMBEDDED", "BUCKET", "READING", "FLUSH", "LATEST", "OUTLIER", "METRIC", "CLOCK", "JOURNAL", "RAW"}
-		if ok && slices.Contains(ours, group) && !known[name] || slices.Contains([]string{"JOURNAL", "RAW", "ROLLUPS", "RETENTION"}, name) {
+		group, _, compound := strings.Cut(name, "_")
+		if !known[name] && (compound && slices.Contains(groups, group) || slices.Contains(alone, name) || plain[bare(name)]) {
 			names = append(names, name)
 		}
 	}
@@ -164,6 +207,9 @@ func (c *config) check() (err error) {
 			return fmt.Errorf("MQTT_URL: %w", err)
 		}
 	}
+	if c.tls, err = source.TLS(c.MQTTCAFile, c.MQTTCertFile, c.MQTTKeyFile); err != nil {
+		return fmt.Errorf("MQTT_CA_FILE, MQTT_CERT_FILE, MQTT_KEY_FILE: %w", err)
+	}
 	if c.MQTTClientID == "" {
 		host, err := os.Hostname()
 		if err != nil {
@@ -178,6 +224,10 @@ func (c *config) check() (err error) {
 		return fail("MQTT_SHARE", c.MQTTShare, "a share group must not contain /, + or #")
 	case c.MQTTMaxUnacked < 1 || c.MQTTMaxUnacked > 1<<16-1:
 		return fail("MQTT_MAX_UNACKED", c.MQTTMaxUnacked, "must be from 1 to 65535, which is how many MQTT can tell apart")
+	case c.Journal != "on" && c.Journal != "off":
+		return fail("JOURNAL", c.Journal, "must be on or off")
+	case c.JournalMaxBytes < 1<<20 || c.JournalMaxBytes > 1<<50:
+		return fail("JOURNAL_MAX_BYTES", c.JournalMaxBytes, "must be from 1MiB to 1PiB")
 	case c.ReadingInterval < time.Millisecond || c.ReadingInterval > c.BucketSpan:
 		return fail("READING_INTERVAL", c.ReadingInterval, "must be from 1ms to BUCKET_SPAN (%v)", c.BucketSpan)
 	case c.FlushInterval < 10*time.Millisecond || c.FlushInterval > 10*time.Minute:
@@ -229,8 +279,11 @@ func parseRanges(list string) (map[string][2]float64, error) {
 		lo, err := strconv.ParseFloat(strings.TrimSpace(low), 64)
 		hi, err2 := strconv.ParseFloat(strings.TrimSpace(high), 64)
 		metric = strings.TrimSpace(metric)
-		if !ok || !ok2 || err != nil || err2 != nil || metric == "" || !(lo <= hi) {
+		if !ok || !ok2 || err != nil || err2 != nil || metric == "" || math.IsNaN(lo+hi) {
 			return nil, fmt.Errorf("%q: must be metric=low:high", item)
+		}
+		if lo > hi {
+			return nil, fmt.Errorf("%q: %v is above %v", item, lo, hi)
 		}
 		ranges[metric] = [2]float64{lo, hi}
 	}

@@ -65,10 +65,18 @@ func run(ctx context.Context, args, environ []string, out, errOut io.Writer) int
 		usage(out)
 		return 0
 	}
+	if slices.Contains([]string{"-version", "--version"}, name) {
+		name = "version"
+	}
 	i := slices.IndexFunc(commands(), func(c command) bool { return c.name == name })
 	if i < 0 {
 		fmt.Fprintf(errOut, "ingest: there is no command %q; ingest help lists them\n", name)
 		return 2
+	}
+	if name == "config" {
+		for _, unknown := range unknownSettings(environ) {
+			fmt.Fprintf(errOut, "ingest: %s is no setting and does nothing\n", unknown)
+		}
 	}
 	c, err := loadConfig(environ)
 	if err != nil {

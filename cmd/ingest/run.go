@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"runtime"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"gudang/internal/bucketer"
 	"gudang/internal/decode"
 	"gudang/internal/embedded"
+	"gudang/internal/journal"
 	"gudang/internal/query"
 	"gudang/internal/sink"
 	"gudang/internal/source"
@@ -25,22 +27,33 @@ import (
 
 // service is the whole program:
 //
-//	broker ──▶ source ──▶ bucketer ──▶ sink ──▶ store ◀── query ◀── web
-//	  ▲           │ decode    │
-//	  └─── ack ◀──┴───────────┘
+//	broker ──▶ source ──▶ journal ──▶ bucketer ──▶ sink ──▶ store ◀── query ◀── web
+//	  ▲        decode        │
+//	  └────────── ack ◀──────┘
 //
 // The broker is inside the process when no other is given, and so is the store.
+// Without a journal the bucketer acknowledges, once the store has committed.
 type service struct {
 	cfg      *config
 	log      *slog.Logger
 	broker   *embedded.Broker // nil: an outside one
-	source   *source.Source
+	source   input
+	journal  *journal.Journal // nil: none
 	sensors  *bucketer.Sensors
 	bucketer *bucketer.Bucketer
 	sink     *sink.Sink
 	write    sink.Store
 	read     query.Store
 	web      *web.Server
+}
+
+// input is where messages come from: a session with a broker outside, or what
+// the embedded one hands over.
+type input interface {
+	Intake() *source.Intake
+	Remember(hash uint64, stamp int64)
+	Run(ctx, stop context.Context) error
+	Ready(ctx context.Context) error
 }
 
 // stopWithin bounds a stop. What is not stored by then stays with the broker.
@@ -54,6 +67,9 @@ func runService(ctx context.Context, c *config, _ io.Writer, args []string) erro
 	log := c.logger(os.Stderr)
 	for _, name := range unknownSettings(os.Environ()) {
 		log.Warn("setting is unknown and does nothing", "name", name)
+	}
+	if c.MQTTShare != "" && c.MongoDBURI == "" {
+		log.Warn("MQTT_SHARE without MONGODB_URI: each instance stores its own share, and none has all")
 	}
 	s, err := newService(c, log)
 	if err != nil {
@@ -85,13 +101,22 @@ func newService(c *config, log *slog.Logger) (_ *service, err error) {
 	if err := s.openSource(reg); err != nil {
 		return nil, err
 	}
+	health := []web.Check{{Name: "broker", Ready: s.source.Ready}}
+	var intake bucketer.Intake = s.source.Intake()
+	if c.Journal == "on" {
+		if err := s.openJournal(reg); err != nil {
+			return nil, err
+		}
+		intake = s.journal
+		health = append(health, web.Check{Name: "journal", Ready: s.journal.Check})
+	}
 	s.sink = sink.New(sink.Config{Latest: c.LatestReadings, Log: log}, s.write, reg)
 	s.bucketer = bucketer.New(bucketer.Config{
 		Span: c.span, ReadingInterval: c.ReadingInterval, FlushInterval: c.FlushInterval, FlushReadings: c.FlushReadings, Log: log,
-	}, s.source.Intake(), s.sink, s.sensors, reg)
+	}, intake, s.sink, s.sensors, reg)
 	s.web = web.New(web.Config{
 		Reader: s.read, Gatherer: reg, Registerer: reg, Log: log, Version: version,
-		Health: []web.Check{{Name: "broker", Ready: s.source.Ready}, {Name: "store", Ready: s.sink.Ready}},
+		Health: append(health, web.Check{Name: "store", Ready: s.sink.Ready}),
 	})
 	if err := s.web.Listen(c.HTTPAddr); err != nil {
 		return nil, err
@@ -135,32 +160,10 @@ func openReader(c *config) (query.Store, error) {
 	return store, nil
 }
 
-// openSource prepares the session with the broker, and binds the embedded one
+// openSource prepares the session with the broker, or binds the embedded one
 // if there is no other.
 func (s *service) openSource(reg prometheus.Registerer) error {
 	c := s.cfg
-	if c.urls == nil {
-		broker, err := embedded.NewBroker(embedded.BrokerConfig{
-			Addr: c.EmbeddedAddr, Username: c.MQTTUsername, Password: c.MQTTPassword, Consumer: c.MQTTClientID, Log: s.log,
-		})
-		if err != nil {
-			return &settingError{"EMBEDDED_MQTT_ADDR", err}
-		}
-		if err := broker.Listen(); err != nil {
-			return err
-		}
-		s.broker = broker
-		if err := broker.Register(reg); err != nil {
-			return err
-		}
-		if c.urls, err = source.ParseURLs("tcp://" + broker.Addr()); err != nil {
-			return err
-		}
-	}
-	tls, err := source.TLS(c.MQTTCAFile, c.MQTTCertFile, c.MQTTKeyFile)
-	if err != nil {
-		return &settingError{"MQTT_CA_FILE, MQTT_CERT_FILE, MQTT_KEY_FILE", err}
-	}
 	decoder, err := decode.New(c.decoding())
 	if err != nil {
 		return fmt.Errorf("MQTT_TOPICS: %w", err)
@@ -168,14 +171,51 @@ func (s *service) openSource(reg prometheus.Registerer) error {
 	for _, pair := range decoder.Overlaps() {
 		s.log.Warn("filters overlap: a message that matches both may arrive twice, and is stored once", "filter", pair[0], "other", pair[1])
 	}
+	if c.urls == nil {
+		return s.openBroker(decoder, reg)
+	}
 	if c.MQTTQoS == 0 {
 		s.log.Warn("MQTT_QOS is 0: messages that come while the service is away or busy are lost")
 	}
 	s.source, err = source.New(source.Config{
 		URLs: c.urls, ClientID: c.MQTTClientID, QoS: c.MQTTQoS, Share: c.MQTTShare, Username: c.MQTTUsername, Password: c.MQTTPassword,
-		TLS: tls, KeepAlive: 30 * time.Second, MaxUnacked: c.MQTTMaxUnacked, MaxPacket: decode.DefaultMaxPayload + 1<<17, Log: s.log,
+		SessionFile: filepath.Join(c.DataDir, "mqtt-session.json"), Leave: c.MQTTLeave,
+		TLS: c.tls, KeepAlive: 30 * time.Second, MaxUnacked: c.MQTTMaxUnacked, MaxPacket: decode.DefaultMaxPayload + 1<<17, Log: s.log,
 	}, decoder, reg)
 	return err
+}
+
+// openBroker binds the embedded broker, which hands over what is published.
+func (s *service) openBroker(decoder *decode.Decoder, reg prometheus.Registerer) error {
+	c := s.cfg
+	local := source.NewLocal(c.MQTTMaxUnacked, decoder, s.log, reg)
+	broker, err := embedded.NewBroker(embedded.BrokerConfig{
+		Addr: c.EmbeddedAddr, Username: c.MQTTUsername, Password: c.MQTTPassword, Receiver: local, Log: s.log,
+	})
+	if err != nil {
+		return &settingError{"EMBEDDED_MQTT_ADDR", err}
+	}
+	if err := broker.Listen(); err != nil {
+		return err
+	}
+	s.broker, s.source = broker, local
+	return broker.Register(reg)
+}
+
+// openJournal opens the journal, and tells the source of messages in it that
+// the broker may send again.
+func (s *service) openJournal(reg prometheus.Registerer) (err error) {
+	c := s.cfg
+	s.journal, err = journal.Open(journal.Config{
+		Dir: filepath.Join(c.DataDir, "journal"), MaxBytes: int64(c.JournalMaxBytes), Log: s.log,
+	}, s.source.Intake(), reg)
+	if err != nil {
+		return fmt.Errorf("DATA_DIR=%s: %w (JOURNAL=off does without it)", c.DataDir, err)
+	}
+	for stamp := range s.journal.Stamps() {
+		s.source.Remember(stamp.Hash, stamp.Time)
+	}
+	return nil
 }
 
 // run runs everything until stop ends, then stops it in the order of the data:
@@ -184,30 +224,24 @@ func (s *service) run(stop context.Context) error {
 	defer s.close()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	// The source's stop comes after the embedded broker's: what that one has
-	// acknowledged to its publishers must pass first.
-	noMore, stopSource := context.WithCancel(ctx)
 	defer context.AfterFunc(stop, func() {
 		s.log.Info("stopping")
 		time.AfterFunc(stopWithin, cancel)
-		if s.broker != nil {
-			if err := s.broker.Drain(ctx); err != nil {
-				s.log.Warn("embedded broker stops with messages that are not stored", "messages", s.broker.Stats().Unacked, "error", err)
-			}
-		}
-		stopSource()
 	})()
 
 	group, ctx := errgroup.WithContext(ctx)
 	flushed, flushedAll := context.WithCancel(ctx) // nothing more comes to the sink
 	served, servedAll := context.WithCancel(ctx)   // nothing more needs the broker and the web server
-	group.Go(func() error { return early(noMore, "MQTT source", s.source.Run(ctx, noMore)) })
+	group.Go(func() error { return early(stop, "MQTT source", s.source.Run(ctx, stop)) })
+	if s.journal != nil {
+		group.Go(func() error { return early(stop, "journal", s.journal.Run(ctx)) })
+	}
 	group.Go(func() error {
 		defer flushedAll()
-		if err := s.knowSensors(ctx); err != nil {
+		if err := s.knowSensors(ctx, stop); err != nil {
 			return err
 		}
-		return early(noMore, "bucketer", s.bucketer.Run(ctx))
+		return early(stop, "bucketer", s.bucketer.Run(ctx))
 	})
 	group.Go(func() error {
 		defer servedAll()
@@ -215,13 +249,14 @@ func (s *service) run(stop context.Context) error {
 	})
 	group.Go(func() error { return early(served, "web server", s.web.Run(served)) })
 	if s.broker != nil {
-		group.Go(func() error { return early(served, "embedded broker", s.broker.Run(served)) })
+		group.Go(func() error { return early(served, "embedded broker", s.broker.Run(served, stop)) })
 	}
-	s.log.Info("started", "version", version, "open", "http://"+s.web.Addr()+"/", "broker", s.brokerName(), "store", s.storeName(), "topics", s.cfg.MQTTTopics)
+	s.log.Info("started", "version", version, "open", "http://"+s.web.Addr()+"/", "broker", s.brokerName(), "store", s.cfg.storeName(), "topics", s.cfg.MQTTTopics)
 
 	err := group.Wait()
 	if stop.Err() != nil && errors.Is(err, context.Canceled) {
-		s.log.Warn("stopped with messages that are neither stored nor acknowledged", "messages", s.source.Intake().Outstanding())
+		s.log.Warn("stopped before everything was stored: what was acknowledged is in the journal, the rest is left to who sent it",
+			"journal", s.journal != nil, "unacknowledged_messages", s.source.Intake().Outstanding())
 		return nil
 	}
 	if err == nil {
@@ -240,8 +275,9 @@ func early(until context.Context, part string, err error) error {
 }
 
 // knowSensors learns which sensors the store has, for the limit on their
-// number. It waits for the store, without which nothing could be stored anyway.
-func (s *service) knowSensors(ctx context.Context) error {
+// number. It waits for the store, without which nothing could be stored anyway;
+// so a stop before it is there need not wait for anything.
+func (s *service) knowSensors(ctx, stop context.Context) error {
 	for pause := 250 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
 		err := s.read.SensorIDs(ctx, func(id string) error {
 			s.sensors.Know(id)
@@ -253,6 +289,8 @@ func (s *service) knowSensors(ctx context.Context) error {
 		s.log.Warn("cannot read the sensors from the store, trying again", "error", err)
 		select {
 		case <-time.After(pause):
+		case <-stop.Done():
+			return stop.Err()
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -266,11 +304,12 @@ func (s *service) brokerName() string {
 	return redact(s.cfg.MQTTURL)
 }
 
-func (s *service) storeName() string {
-	if s.cfg.MongoDBURI != "" {
-		return redact(s.cfg.MongoDBURI)
+// storeName says where readings are stored, without secrets.
+func (c *config) storeName() string {
+	if c.MongoDBURI != "" {
+		return redact(c.MongoDBURI)
 	}
-	return "embedded, " + s.cfg.DataDir + "/gudang.db"
+	return filepath.Join(c.DataDir, "gudang.db")
 }
 
 // close closes what newService opened.
@@ -280,6 +319,11 @@ func (s *service) close() {
 			if err := c.Close(); err != nil {
 				s.log.Warn("cannot close the store", "error", err)
 			}
+		}
+	}
+	if s.journal != nil {
+		if err := s.journal.Close(); err != nil {
+			s.log.Warn("cannot close the journal", "error", err)
 		}
 	}
 }

@@ -37,6 +37,12 @@ func runVerify(ctx context.Context, c *config, out io.Writer, args []string) err
 		return err
 	}
 	defer store.Close()
+	if err := store.Ping(ctx); err != nil {
+		return fmt.Errorf("cannot verify %s: %w", c.storeName(), err)
+	}
+	if !*asJSON {
+		fmt.Fprintf(out, "store        %s\n", c.storeName())
+	}
 	report, err := verify(ctx, store, manifests)
 	for deadline := time.Now().Add(*wait); err == nil && !report.OK() && time.Now().Before(deadline); {
 		select {

@@ -1,6 +1,7 @@
 package sink
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -40,8 +41,9 @@ func lockDir(dir string) (*dirLock, error) {
 }
 
 // release ends the lock. The file stays: were it removed, two processes could
-// hold locks on two files of that name.
-func (l *dirLock) release() error { return l.file.Close() }
+// hold locks on two files of that name. Closing the file would not do: a child
+// that is being started has a copy of it for a moment, and with it the lock.
+func (l *dirLock) release() error { return errors.Join(unlockFile(l.file), l.file.Close()) }
 
 func joinClose(err error, f *os.File) error {
 	if closeErr := f.Close(); closeErr != nil {
