@@ -29,6 +29,9 @@ func runDemo(ctx context.Context, c *config, _ io.Writer, args []string) error {
 	if err := parse(set, args); err != nil {
 		return err
 	}
+	if *sensors < 1 {
+		return &settingError{"-sensors", errors.New("must be at least 1")}
+	}
 	log := c.logger(os.Stderr)
 	if err := c.forDemo(log); err != nil {
 		return err

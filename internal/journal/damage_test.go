@@ -170,54 +170,54 @@ func TestWhatIsWrongWithTheFilesIsReportedAndTheRestUsed(t *testing.T) {
 		log   string // has this
 	}{
 		{
-			"nothing is wrong", func(*memDir, []string) {}, false, false, false, "not stored before the last stop",
+			"nothing is wrong", func(*memDir, []string) {}, false, false, 0, "not stored before the last stop",
 		},
 		{
 			"a segment in the middle is missing", func(d *memDir, names []string) { delete(d.files, names[1]) },
-			true, false, true, "journal has lost messages",
+			true, false, 1, "journal has lost messages",
 		},
 		{
 			"the first segment is missing", func(d *memDir, names []string) { delete(d.files, names[0]) },
-			true, false, true, "journal has lost messages",
+			true, false, 1, "journal has lost messages",
 		},
 		{
 			"a segment in the middle is empty", func(d *memDir, names []string) { d.files[names[1]].data = nil },
-			true, false, true, "journal has lost messages",
+			true, false, 1, "journal has lost messages",
 		},
 		{
 			"the last segment is empty", func(d *memDir, names []string) { d.files[last(names)].data = nil },
-			true, false, false, "not stored before the last stop",
+			true, false, 0, "not stored before the last stop",
 		},
 		{
 			"zeros follow the last group", func(d *memDir, names []string) {
 				f := d.files[last(names)]
 				f.data = append(f.data, make([]byte, 5000)...)
-			}, false, false, false, "bytes=5000",
+			}, false, false, 0, "bytes=5000",
 		},
 		{
 			"garbage follows the last group", func(d *memDir, names []string) {
 				f := d.files[last(names)]
 				f.data = append(f.data, strings.Repeat(magic+"garbage", 300)...)
-			}, false, false, false, "unfinished write",
+			}, false, false, 0, "unfinished write",
 		},
 		{
 			"a segment is of another program", func(d *memDir, names []string) {
 				d.files[names[1]].data = []byte(strings.Repeat("hello ", 50_000))
-			}, true, true, true, "journal is damaged",
+			}, true, true, 2, "journal is damaged",
 		},
 		{
 			"the last segment is of another program", func(d *memDir, names []string) {
 				d.files[segmentName(1<<40)] = &memFile{dir: d, data: []byte("hello")}
-			}, false, true, true, "is not the journal's",
+			}, false, true, 1, "is not the journal's",
 		},
 		{
 			"the last segment is of a later version", func(d *memDir, names []string) {
 				d.files[segmentName(1<<40)] = &memFile{dir: d, data: []byte("\xffGJ\x02 and what follows")}
-			}, false, true, true, "later version",
+			}, false, true, 1, "later version",
 		},
 		{
 			"a file has another name", func(d *memDir, names []string) { d.files["README"] = &memFile{dir: d} },
-			false, false, false, "leaving it alone",
+			false, false, 0, "leaving it alone",
 		},
 		{
 			"a segment can't be opened", func(d *memDir, names []string) {
@@ -227,7 +227,7 @@ func TestWhatIsWrongWithTheFilesIsReportedAndTheRestUsed(t *testing.T) {
 					}
 					return nil
 				}
-			}, true, true, true, "cannot open a file",
+			}, true, true, 2, "cannot open a file",
 		},
 		{
 			"a segment can't be read", func(d *memDir, names []string) {
@@ -237,24 +237,31 @@ func TestWhatIsWrongWithTheFilesIsReportedAndTheRestUsed(t *testing.T) {
 					}
 					return nil
 				}
-			}, true, true, true, syscall.EIO.Error(),
+			}, true, true, 2, syscall.EIO.Error(),
 		},
 		{
 			"the checkpoint is torn", func(d *memDir, names []string) {
 				f := d.files[checkpointName]
 				f.data = f.data[:5]
-			}, false, false, false, "checkpoint is damaged",
+			}, false, false, 0, "checkpoint is damaged",
 		},
 		{
 			"the checkpoint is gone", func(d *memDir, names []string) { delete(d.files, checkpointName) },
-			false, false, false, "not stored before the last stop",
+			false, false, 0, "not stored before the last stop",
 		},
 		{
 			"the checkpoint is of another journal", func(d *memDir, names []string) {
 				j := &Journal{dir: d}
 				delete(d.files, checkpointName)
 				j.checkpoint(nil, 1<<50)
-			}, false, false, true, "ends before its checkpoint",
+			}, false, false, 1, "ends before its checkpoint",
+		},
+		{
+			"one segment ends and the next begins with damage", func(d *memDir, names []string) {
+				f, g := d.files[names[0]], d.files[names[1]]
+				f.data[len(f.data)-1] ^= 1
+				g.data[0] ^= 1
+			}, true, true, 3, "journal is damaged",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -266,8 +273,8 @@ func TestWhatIsWrongWithTheFilesIsReportedAndTheRestUsed(t *testing.T) {
 				if lost := lostOf(t, c.name, got, upTo(n)); (len(lost) > 0) != c.lost || len(lost) > n/2 {
 					t.Errorf("lost %v", lost)
 				}
-				if count := w.damaged() > 0; count != c.count {
-					t.Errorf("counted: %v, want %v", count, c.count)
+				if count := int(w.damaged()); count != c.count {
+					t.Errorf("counted %d, want %d\n%s", count, c.count, w.log)
 				}
 				if !strings.Contains(w.log.String(), c.log) {
 					t.Errorf("the log does not say %q:\n%s", c.log, w.log)
@@ -279,6 +286,25 @@ func TestWhatIsWrongWithTheFilesIsReportedAndTheRestUsed(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestAnUnfinishedWriteIsCutOffOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := filled(t, 10)
+		names := segmentsOf(dir)
+		f := dir.files[names[len(names)-1]]
+		size := len(f.data)
+		f.data = append(f.data, f.data[:size-1]...)
+		for i, want := range []bool{true, false} {
+			w := newWorld(t, dir).open()
+			if said := strings.Contains(w.log.String(), "unfinished write"); said != want {
+				t.Errorf("start %d: said %v, want %v", i, said, want)
+			}
+			if len(f.durable) != size && i > 0 {
+				t.Errorf("start %d: %d bytes are durable, want %d", i, len(f.durable), size)
+			}
+		}
+	})
 }
 
 func TestAKeptFileThatIsPutBackIsReplayed(t *testing.T) {

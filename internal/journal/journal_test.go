@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -427,34 +428,75 @@ func powerCuts(t *testing.T, rng *rand.Rand) {
 }
 
 func TestABacklogLiesOnDiskAndNotInMemory(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, newMemDir()).open().run()
-		const n = 3000
-		for i := range n {
-			w.feed.put(i)
-			if i%20 == 0 {
-				synctest.Wait()
-				if d, r := len(w.j.memory.Deliveries), len(w.j.memory.Readings); d > small.deliveries || r > small.readings {
-					t.Fatalf("%d deliveries and %d readings lie in memory", d, r)
-				}
+	for _, lim := range []limits{{deliveries: 12, readings: 1000}, {deliveries: 1000, readings: 24}} {
+		t.Run(fmt.Sprintf("%d messages, %d readings", lim.deliveries, lim.readings), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { backlog(t, lim.deliveries, lim.readings) })
+		})
+	}
+}
+
+func backlog(t *testing.T, deliveries, readings int) {
+	w := newWorld(t, newMemDir())
+	w.lim.deliveries, w.lim.readings = deliveries, readings
+	w.open().run()
+	const n = 3000
+	for i := range n {
+		w.feed.put(i)
+		if i%20 == 0 {
+			synctest.Wait()
+			if d, r := len(w.j.memory.Deliveries), len(w.j.memory.Readings); d > deliveries || r > readings {
+				t.Fatalf("%d deliveries and %d readings lie in memory", d, r)
 			}
 		}
-		synctest.Wait()
-		if got := len(w.feed.ackedSoFar()); got != n {
-			t.Fatalf("%d of %d are acknowledged", got, n)
+	}
+	synctest.Wait()
+	if got := len(w.feed.ackedSoFar()); got != n {
+		t.Fatalf("%d of %d are acknowledged", got, n)
+	}
+	ns, refused := w.drain()
+	if !slices.Equal(ns, upTo(n)) || refused != n-len(upTo(n)) {
+		t.Errorf("handed on %d messages and %d refused ones", len(ns), refused)
+	}
+	// Once caught up, what arrives goes through memory again.
+	w.feed.put(n)
+	synctest.Wait()
+	if got := len(w.j.memory.Deliveries); got != 1 {
+		t.Errorf("%d deliveries in memory, want 1", got)
+	}
+	w.crash()
+}
+
+// Take and Run work at the same time, on a backlog that comes and goes.
+func TestWritingAndReadingAtTheSameTime(t *testing.T) {
+	const n = 20_000
+	w := newWorld(t, newMemDir()).open().run()
+	go func() {
+		for i := range n {
+			w.feed.put(i)
+			if i%64 == 0 {
+				runtime.Gosched()
+			}
 		}
-		ns, refused := w.drain()
-		if !slices.Equal(ns, upTo(n)) || refused != n-len(upTo(n)) {
-			t.Errorf("handed on %d messages and %d refused ones", len(ns), refused)
-		}
-		// Once caught up, what arrives goes through memory again.
-		w.feed.put(n)
-		synctest.Wait()
-		if got := len(w.j.memory.Deliveries); got != 1 {
-			t.Errorf("%d deliveries in memory, want 1", got)
-		}
-		w.crash()
-	})
+		w.feed.end()
+	}()
+	var b reading.Batch
+	var all []int
+	for more := true; more; {
+		<-w.j.Ready()
+		more = w.j.Take(&b)
+		ns, _ := taken(t, &b)
+		all = append(all, ns...)
+		w.j.Done(len(b.Deliveries))
+	}
+	if err := <-w.ran; err != nil {
+		t.Errorf("Run: %v", err)
+	}
+	if !slices.Equal(all, upTo(n)) {
+		t.Errorf("handed on %d messages, want %d in order", len(all), len(upTo(n)))
+	}
+	if got := w.damaged(); got != 0 {
+		t.Errorf("counted %v damages: %s", got, w.log)
+	}
 }
 
 func TestAFullJournalStopsTakingAndGoesOn(t *testing.T) {
@@ -509,8 +551,13 @@ func TestADiskThatFailsAcksNothingAndRecovers(t *testing.T) {
 				}
 				synctest.Wait()
 				dir.mu.Lock()
+				failed := map[string]bool{}
 				dir.fail = func(op, name string) error {
+					if op == "write" && failed[name] {
+						t.Errorf("%s is written to again", name)
+					}
 					if op == c.op && name != checkpointName {
+						failed[name] = c.op == "sync" && len(dir.files[name].durable) > 0
 						return c.err
 					}
 					return nil

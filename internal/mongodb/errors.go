@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"regexp"
 	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -30,11 +31,32 @@ func (c *Client) Explain(err error) error {
 		return nil
 	}
 	kind := kindOf(err)
-	err = c.redact(err)
+	err = brief(c.redact(err))
 	if kind == nil || errors.Is(err, kind) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", kind, err)
+}
+
+// inTopology finds the servers in a description of the driver, and what was
+// wrong with each.
+var inTopology = regexp.MustCompile(`Addr: ([^,]+), Type: [^,}]+(?:, [^{}]*?)?Last error: (.*?) }(?:,|\s|$)`)
+
+// brief says of each server what is wrong with it, in place of the driver's
+// description of the whole topology, which nobody can read.
+func brief(err error) error {
+	text := err.Error()
+	if !strings.Contains(text, "current topology:") {
+		return err
+	}
+	var servers []string
+	for _, m := range inTopology.FindAllStringSubmatch(text, -1) {
+		servers = append(servers, m[1]+": "+m[2])
+	}
+	if len(servers) == 0 {
+		return err
+	}
+	return errors.New(strings.Join(servers, "; "))
 }
 
 func kindOf(err error) error {

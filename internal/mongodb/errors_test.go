@@ -39,3 +39,28 @@ func TestExplainTellsTroubleApart(t *testing.T) {
 		t.Error("no trouble was explained")
 	}
 }
+
+func TestAServerThatIsAwayIsNamedInFewWords(t *testing.T) {
+	for _, c := range []struct{ name, text, want string }{
+		{
+			"one server", "server selection error: context deadline exceeded, current topology: { Type: Unknown, Servers: [{ Addr: 127.0.0.1:1, Type: Unknown, Last error: dial tcp 127.0.0.1:1: connect: connection refused }, ] }",
+			"MongoDB cannot be reached: 127.0.0.1:1: dial tcp 127.0.0.1:1: connect: connection refused",
+		},
+		{
+			"two servers, one of which has said nothing", "server selection error: timeout, current topology: { Type: ReplicaSetNoPrimary, Servers: [{ Addr: a:27017, Type: RSSecondary }, { Addr: b:27017, Type: Unknown, Last error: dial tcp: lookup b: no such host }, ] }",
+			"MongoDB cannot be reached: b:27017: dial tcp: lookup b: no such host",
+		},
+		{
+			"no server has an error", "server selection error: timeout, current topology: { Type: ReplicaSetNoPrimary, Servers: [{ Addr: a:27017, Type: RSSecondary }, ] }",
+			"MongoDB cannot be reached: server selection error: timeout, current topology: { Type: ReplicaSetNoPrimary, Servers: [{ Addr: a:27017, Type: RSSecondary }, ] }",
+		},
+	} {
+		client, err := New("mongodb://h", "gudang")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := client.Explain(errors.New(c.text)); got.Error() != c.want || !errors.Is(got, ErrAway) {
+			t.Errorf("%s: %v", c.name, got)
+		}
+	}
+}

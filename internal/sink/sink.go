@@ -30,13 +30,15 @@ type Sink struct {
 	latest  *latest
 
 	mu      sync.Mutex
-	failure error     // why the store can't be written to; nil when it can
+	failure error     // why the last flush was not taken; nil when it was
 	since   time.Time // of the failure
+	silence error     // why the store does not answer when asked; nil when it does
+	heard   time.Time // when it last took or answered anything
 }
 
 // New makes a sink over a store. Run must run beside Write.
 func New(cfg Config, store Store, reg Registerer) *Sink {
-	s := &Sink{store: store, log: cfg.Log, latest: newLatest(cfg.Latest)}
+	s := &Sink{store: store, log: cfg.Log, latest: newLatest(cfg.Latest), silence: errors.New("it has not answered yet")}
 	s.metrics = newMetrics(reg)
 	return s
 }
@@ -45,6 +47,10 @@ const (
 	firstPause = 100 * time.Millisecond
 	longPause  = 5 * time.Second
 	logEvery   = 10 * time.Second
+	// pingEvery is how often a store that nothing is written to is asked how it
+	// is, and askTimeout how long it may take to answer.
+	pingEvery   = 2 * time.Second
+	askTimeout = 10 * time.Second
 )
 
 // Write stores the buckets and returns when each of their readings is
@@ -184,8 +190,11 @@ func (s *Sink) reject(ctx context.Context, refused []reading.Refusal) {
 }
 
 // Run writes the sensors' documents from time to time, and once more when ctx
-// ends, until last ends.
+// ends, until last ends. Beside that it asks the store how it is.
 func (s *Sink) Run(ctx, last context.Context) error {
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	asking.Go(func() { s.ask(ctx) })
 	pause := latestEvery
 	for {
 		select {
@@ -219,6 +228,39 @@ func (s *Sink) mergeLatest(ctx context.Context) error {
 	}
 }
 
+// ask asks the store how it is while nothing is written that would tell.
+func (s *Sink) ask(ctx context.Context) {
+	for {
+		s.mu.Lock()
+		quiet := time.Since(s.heard) >= pingEvery
+		s.mu.Unlock()
+		if quiet {
+			limited, cancel := context.WithTimeout(ctx, askTimeout)
+			err := s.store.Ping(limited)
+			cancel()
+			if ctx.Err() != nil {
+				return
+			}
+			s.answered(err)
+		}
+		select {
+		case <-time.After(pingEvery):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (s *Sink) answered(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.silence = err
+	if err == nil {
+		s.heard = time.Now()
+	}
+	s.showLocked()
+}
+
 func (s *Sink) failed(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -226,7 +268,7 @@ func (s *Sink) failed(err error) {
 		s.since = time.Now()
 	}
 	s.failure = err
-	s.metrics.up.Set(0)
+	s.showLocked()
 }
 
 func (s *Sink) succeeded(attempt int) {
@@ -235,22 +277,27 @@ func (s *Sink) succeeded(attempt int) {
 	if s.failure != nil {
 		s.log.Info("store takes writes again", "after", time.Since(s.since).Round(time.Millisecond), "attempts", attempt)
 	}
-	s.failure = nil
-	s.metrics.up.Set(1)
+	s.failure, s.silence, s.heard = nil, nil, time.Now()
+	s.showLocked()
+}
+
+func (s *Sink) showLocked() {
+	up := 0.0
+	if s.failure == nil && s.silence == nil {
+		up = 1
+	}
+	s.metrics.up.Set(up)
 }
 
 // Ready says whether the store takes writes, and if not, why and since when.
-func (s *Sink) Ready(ctx context.Context) error {
+func (s *Sink) Ready(context.Context) error {
 	s.mu.Lock()
-	failure, since := s.failure, s.since
-	s.mu.Unlock()
-	if failure != nil {
-		return fmt.Errorf("store does not take writes since %s: %w", since.UTC().Format(time.RFC3339), failure)
+	defer s.mu.Unlock()
+	switch {
+	case s.failure != nil:
+		return fmt.Errorf("store does not take writes since %s: %w", s.since.UTC().Format(time.RFC3339), s.failure)
+	case s.silence != nil:
+		return fmt.Errorf("store: %w", s.silence)
 	}
-	if err := s.store.Ping(ctx); err != nil {
-		s.metrics.up.Set(0)
-		return fmt.Errorf("store cannot be reached: %w", err)
-	}
-	s.metrics.up.Set(1)
 	return nil
 }

@@ -23,6 +23,7 @@ type script struct {
 	merge  func(sensors []reading.Sensor) error
 
 	mu       sync.Mutex
+	ping     error
 	calls    [][]*reading.Bucket
 	merged   []reading.Sensor
 	rejected []Rejected
@@ -51,8 +52,14 @@ func (s *script) Reject(_ context.Context, rejected []Rejected) error {
 	s.rejected = append(s.rejected, rejected...)
 	return nil
 }
-func (s *script) Ping(context.Context) error { return nil }
-func (s *script) Close() error               { return nil }
+
+func (s *script) Ping(context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ping
+}
+
+func (s *script) Close() error { return nil }
 
 func ok(int, []*reading.Bucket) Result { return Result{} }
 
@@ -131,6 +138,45 @@ func TestWriteEndsWithItsContext(t *testing.T) {
 		}
 		if s.Ready(t.Context()) == nil {
 			t.Error("ready while the store is away")
+		}
+	})
+}
+
+// Readiness must not wait for a store that does not answer, and a store that
+// answers but takes no flush is not ready.
+func TestTheStoreIsAskedHowItIsWhileNothingIsWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		away := errors.New("connection refused")
+		st := &script{answer: ok, ping: away}
+		s := newSink(st)
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		if err := s.Ready(ctx); err == nil {
+			t.Error("ready before the store was asked")
+		}
+		go func() { done <- s.Run(ctx, t.Context()) }()
+		time.Sleep(3 * pingEvery)
+		synctest.Wait()
+		if err := s.Ready(ctx); !errors.Is(err, away) || testutil.ToFloat64(s.metrics.up) != 0 {
+			t.Errorf("ready says %v", err)
+		}
+		st.mu.Lock()
+		st.ping = nil
+		st.mu.Unlock()
+		time.Sleep(2 * pingEvery)
+		synctest.Wait()
+		if err := s.Ready(ctx); err != nil || testutil.ToFloat64(s.metrics.up) != 1 {
+			t.Errorf("ready says %v after it answered", err)
+		}
+		s.failed(errors.New("not authorized"))
+		time.Sleep(3 * pingEvery)
+		synctest.Wait()
+		if err := s.Ready(ctx); err == nil || testutil.ToFloat64(s.metrics.up) != 0 {
+			t.Error("ready because it answers, although it takes no flush")
+		}
+		stop()
+		if err := <-done; err != nil {
+			t.Fatal(err)
 		}
 	})
 }
