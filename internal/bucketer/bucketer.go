@@ -172,14 +172,15 @@ func (b *Bucketer) due(now time.Time, more bool) (wait time.Duration, due bool) 
 // take puts a batch into the buckets.
 func (b *Bucketer) take() {
 	batch, g := &b.batch, b.gather
-	if len(batch.Deliveries) == 0 && batch.Overflow == 0 {
+	b.metrics.dropped(batch)
+	if len(batch.Deliveries) == 0 {
+		batch.Reset()
 		return
 	}
 	b.arrived = b.now()
 	if g.empty() {
 		g.since = b.arrived
 	}
-	b.metrics.dropped(batch)
 	ms := b.arrived.UnixMilli()
 	next := 0
 	for i := range batch.Deliveries {

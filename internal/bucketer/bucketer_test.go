@@ -380,6 +380,25 @@ func TestEveryMessageEndsAsOneOutcome(t *testing.T) {
 	})
 }
 
+// What was left out of a message may come without it, and what was lost too.
+func TestABatchWithoutMessagesIsCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, nil)
+		r.intake.mu.Lock()
+		r.batch.Dropped = append(r.batch.Dropped, reading.OutOfRange, reading.NotFinite)
+		r.batch.Overflow = 2
+		r.intake.mu.Unlock()
+		r.wake()
+		synctest.Wait()
+		r.finish(t)
+		for reason, want := range map[string]float64{"out_of_range": 1, "not_finite": 1, "queue_full": 2} {
+			if got := r.count(t, "gudang_rejected_total", reason); got != want {
+				t.Errorf("%v rejected for %s, want %v", got, reason, want)
+			}
+		}
+	})
+}
+
 func TestSensorsBeyondTheLimitAreRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, nil)

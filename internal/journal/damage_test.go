@@ -166,7 +166,7 @@ func TestWhatIsWrongWithTheFilesIsReportedAndTheRestUsed(t *testing.T) {
 		harm  func(dir *memDir, names []string)
 		lost  bool   // messages
 		kept  bool   // a file for inspection
-		count bool   // gudang_journal_damaged_total
+		count int    // gudang_journal_damaged_total
 		log   string // has this
 	}{
 		{
@@ -294,7 +294,7 @@ func TestAnUnfinishedWriteIsCutOffOnce(t *testing.T) {
 		names := segmentsOf(dir)
 		f := dir.files[names[len(names)-1]]
 		size := len(f.data)
-		f.data = append(f.data, f.data[:size-1]...)
+		f.data = append(f.data, f.data[:headerSize+5]...)
 		for i, want := range []bool{true, false} {
 			w := newWorld(t, dir).open()
 			if said := strings.Contains(w.log.String(), "unfinished write"); said != want {

@@ -240,8 +240,8 @@ func (j *Journal) Check(context.Context) error {
 }
 
 // Stamps are the times that were given to the latest messages without a time
-// of their own, before the start, the oldest first. They are there until Run
-// is called.
+// of their own, before the start, oldest first. They are there until Run is
+// called.
 func (j *Journal) Stamps() iter.Seq[Stamp] { return slices.Values(j.stamps) }
 
 // empty says whether nothing waits to be handed on.
