@@ -46,6 +46,9 @@ const (
 	// messages are flushed early. Mosquitto sends 20 messages and then waits
 	// for their acks: a service that waits for its timer moves 20 a second.
 	quiet = 3 * time.Millisecond
+	// straggle is how long after the end of a span its last readings may take
+	// to arrive.
+	straggle = time.Second
 	// gatherAhead bounds what is gathered while a flush is under way, in
 	// multiples of FlushReadings.
 	gatherAhead = 10
@@ -162,11 +165,26 @@ func (b *Bucketer) due(now time.Time, more bool) (wait time.Duration, due bool) 
 	case !more || g.readings >= b.cfg.FlushReadings:
 		return 0, true
 	}
-	wait = g.since.Add(b.cfg.FlushInterval).Sub(now)
+	wait = b.deadline(g.since).Sub(now)
 	if g.unacked > 0 {
 		wait = min(wait, b.arrived.Add(quiet).Sub(now))
 	}
 	return wait, wait <= 0
+}
+
+// deadline is when what has gathered since the given time is flushed at the
+// latest. An interval that is as long as a span ends shortly after a bucket
+// does, and not in its middle: then most buckets are written once.
+func (b *Bucketer) deadline(since time.Time) time.Time {
+	latest := since.Add(b.cfg.FlushInterval)
+	if b.cfg.FlushInterval < b.cfg.Span.Duration() {
+		return latest
+	}
+	passed := b.cfg.Span.Start(latest.Add(-straggle).UnixMilli())
+	if end := time.UnixMilli(passed).Add(straggle); end.After(since) {
+		return end
+	}
+	return latest
 }
 
 // take puts a batch into the buckets.

@@ -380,6 +380,37 @@ func TestEveryMessageEndsAsOneOutcome(t *testing.T) {
 	})
 }
 
+// Sensors that send every 10 s, and a flush a minute: about one write a bucket,
+// which is a sixth of a write a reading. No reading waits for longer.
+func TestAFlushAMinuteWritesEachBucketAboutOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, func(c *Config, _ *store) { c.FlushInterval, c.FlushReadings = time.Minute, 100_000 })
+		time.Sleep(17*time.Second + 300*time.Millisecond) // a start at any time
+		const sensors = 100
+		sent := 0
+		for range 10 * 60 * 10 { // ten minutes, ten sensors a second
+			r.intake.mu.Lock()
+			r.batch.Deliveries = append(r.batch.Deliveries, reading.Delivery{Readings: 1})
+			r.batch.Readings = append(r.batch.Readings, temp(fmt.Sprintf("S-%03d", sent%sensors), time.Now().UnixMilli(), 20))
+			r.intake.mu.Unlock()
+			r.wake()
+			sent++
+			time.Sleep(100 * time.Millisecond)
+		}
+		if r.b.gather.since.Before(time.Now().Add(-time.Minute)) {
+			t.Errorf("a reading has waited since %v, now it is %v", r.b.gather.since, time.Now())
+		}
+		r.finish(t)
+		writes := 0
+		for _, n := range r.sizes() {
+			writes += n
+		}
+		if perReading := float64(writes) / float64(sent); perReading > 0.2 {
+			t.Errorf("%d writes for %d readings are %.2f a reading, want 0.2 at most", writes, sent, perReading)
+		}
+	})
+}
+
 // What was left out of a message may come without it, and what was lost too.
 func TestABatchWithoutMessagesIsCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -49,7 +49,7 @@ const (
 	logEvery   = 10 * time.Second
 	// pingEvery is how often a store that nothing is written to is asked how it
 	// is, and askTimeout how long it may take to answer.
-	pingEvery   = 2 * time.Second
+	pingEvery  = 2 * time.Second
 	askTimeout = 10 * time.Second
 )
 
