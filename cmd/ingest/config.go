@@ -226,8 +226,8 @@ func (c *config) check() (err error) {
 		return fail("MQTT_MAX_UNACKED", c.MQTTMaxUnacked, "must be from 1 to 65535, which is how many MQTT can tell apart")
 	case c.Journal != "on" && c.Journal != "off":
 		return fail("JOURNAL", c.Journal, "must be on or off")
-	case c.JournalMaxBytes < 16<<20 || c.JournalMaxBytes > 1<<50:
-		return fail("JOURNAL_MAX_BYTES", c.JournalMaxBytes, "must be from 16MiB to 1PiB")
+	case c.JournalMaxBytes < 1<<20 || c.JournalMaxBytes > 1<<50:
+		return fail("JOURNAL_MAX_BYTES", c.JournalMaxBytes, "must be from 1MiB to 1PiB")
 	case c.ReadingInterval < time.Millisecond || c.ReadingInterval > c.BucketSpan:
 		return fail("READING_INTERVAL", c.ReadingInterval, "must be from 1ms to BUCKET_SPAN (%v)", c.BucketSpan)
 	case c.FlushInterval < 10*time.Millisecond || c.FlushInterval > 10*time.Minute:
