@@ -12,16 +12,22 @@ FUZZTIME ?= 10s
 BENCH    ?= .
 COUNT    ?= 6
 PKG      ?= ./...
+SEEDS    ?= 50
+FIRST    ?= 1
+DURATION ?= 2m
+PARALLEL ?= 2
+STORE    ?= sqlite
 
 # Shows results only, and fails in CI when a test was skipped.
 TESTRUN   := $(BIN)/testrun
 TESTFLAGS ?=
 
-.PHONY: help run build test check static bench fuzz fmt lint vet tidy vuln setup clean
+.PHONY: help run build test check static bench chaos fuzz fmt lint vet tidy vuln setup clean
 
 help: ## list what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
 	@echo
+	@echo "  make chaos SEED=123     make chaos SEEDS=10 FIRST=1 DURATION=15s PARALLEL=2 STORE=sqlite|ferretdb|both"
 	@echo "  make bench >old.txt; (change something); make bench >new.txt; make compare"
 	@echo "  make bench PKG=./internal/decode BENCH=JSON COUNT=10     make fuzz FUZZTIME=5m"
 
@@ -48,6 +54,13 @@ bench: ## benchmarks of PKG, COUNT times each, as benchstat reads them
 
 compare: $(BIN)/benchstat ## what changed between old.txt and new.txt
 	@$(BIN)/benchstat old.txt new.txt
+
+# The test binary itself says what happens as it happens; go test would keep it
+# to itself. Every wait in it is bounded, so it needs no time-out.
+chaos: setup ## break everything on a schedule, under load, SEEDS times
+	@go test -c -o $(BIN)/chaos ./internal/chaos
+	@cd internal/chaos && $(CURDIR)/$(BIN)/chaos -test.run TestScheduledFaults -test.timeout 0 -test.parallel $(PARALLEL) \
+		-seeds $(if $(SEED),1,$(SEEDS)) -first $(or $(SEED),$(FIRST)) -duration $(DURATION) -store $(STORE)
 
 fuzz: ## every fuzz target for FUZZTIME
 	sh scripts/fuzz.sh $(FUZZTIME)

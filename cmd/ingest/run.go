@@ -56,8 +56,15 @@ type input interface {
 	Ready(ctx context.Context) error
 }
 
-// stopWithin bounds a stop. What is not stored by then stays with the broker.
-const stopWithin = 8 * time.Second
+const (
+	// stopWithin bounds a stop. What is not stored by then stays with the
+	// broker.
+	stopWithin = 8 * time.Second
+	// closeWithin bounds what follows: a store that hangs would hold the end as
+	// well. Nothing depends on how files and connections are left, and after
+	// 10 s whoever stops us loses patience.
+	closeWithin = time.Second
+)
 
 // runService runs the service until ctx ends.
 func runService(ctx context.Context, c *config, _ io.Writer, args []string) error {
@@ -84,7 +91,7 @@ func newService(c *config, log *slog.Logger) (_ *service, err error) {
 	s := &service{cfg: c, log: log, sensors: bucketer.NewSensors(c.MaxSensors)}
 	defer func() {
 		if err != nil {
-			s.close()
+			s.close(nil)
 		}
 	}()
 	reg := prometheus.NewRegistry()
@@ -221,12 +228,14 @@ func (s *service) openJournal(reg prometheus.Registerer) (err error) {
 // run runs everything until stop ends, then stops it in the order of the data:
 // no more messages, flush, acknowledge, disconnect.
 func (s *service) run(stop context.Context) error {
-	defer s.close()
+	overdue := make(chan struct{})
+	defer s.close(overdue)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	defer context.AfterFunc(stop, func() {
 		s.log.Info("stopping")
 		time.AfterFunc(stopWithin, cancel)
+		time.AfterFunc(stopWithin+closeWithin, func() { close(overdue) })
 	})()
 
 	group, ctx := errgroup.WithContext(ctx)
@@ -312,18 +321,27 @@ func (c *config) storeName() string {
 	return filepath.Join(c.DataDir, "gudang.db")
 }
 
-// close closes what newService opened.
-func (s *service) close() {
-	for _, c := range []io.Closer{s.read, s.write} {
-		if c != nil {
-			if err := c.Close(); err != nil {
-				s.log.Warn("cannot close the store", "error", err)
+// close closes what newService opened, and waits for it until overdue.
+func (s *service) close(overdue <-chan struct{}) {
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		for _, c := range []io.Closer{s.read, s.write} {
+			if c != nil {
+				if err := c.Close(); err != nil {
+					s.log.Warn("cannot close the store", "error", err)
+				}
 			}
 		}
-	}
-	if s.journal != nil {
-		if err := s.journal.Close(); err != nil {
-			s.log.Warn("cannot close the journal", "error", err)
+		if s.journal != nil {
+			if err := s.journal.Close(); err != nil {
+				s.log.Warn("cannot close the journal", "error", err)
+			}
 		}
+	}()
+	select {
+	case <-closed:
+	case <-overdue:
+		s.log.Warn("store takes too long to close: ending without that")
 	}
 }

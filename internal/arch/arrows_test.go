@@ -26,7 +26,7 @@ var arrows = map[string][]string{
 }
 
 // testOnly are the packages that exist for tests and may know everything.
-var testOnly = []string{"internal/contract", "internal/testenv"}
+var testOnly = []string{"internal/chaos", "internal/contract", "internal/testenv"}
 
 // homes says in which files a technology lives. A directory means all files
 // in it, a file name means that file in any package.
@@ -38,6 +38,7 @@ var homes = map[string][]string{
 	"github.com/mochi-mqtt/server":        {"internal/embedded"},
 	"github.com/prometheus/client_golang": {"metrics.go", "internal/web", "cmd/ingest", "cmd/simulate"},
 	"github.com/caarlos0/env":             {"cmd/ingest", "cmd/simulate"},
+	"gudang/internal/chaos":               {},
 	"gudang/internal/contract":            {},
 	"gudang/internal/testenv":             {},
 	"testing":                             {},
