@@ -17,7 +17,7 @@ PKG      ?= ./...
 TESTRUN   := $(BIN)/testrun
 TESTFLAGS ?=
 
-.PHONY: help run build test check static bench fuzz fmt lint vet tidy vuln setup clean
+.PHONY: help run build test check static bench fuzz docs fmt lint vet tidy vuln setup clean
 
 help: ## list what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -51,6 +51,9 @@ compare: $(BIN)/benchstat ## what changed between old.txt and new.txt
 
 fuzz: ## every fuzz target for FUZZTIME
 	sh scripts/fuzz.sh $(FUZZTIME)
+
+docs: ## docs/payloads.md, from the tables, samples and decoders
+	go generate ./internal/decode
 
 fmt: $(BIN)/golangci-lint ## format the code
 	@for m in $(MODULES); do (cd $$m && $(CURDIR)/$(BIN)/golangci-lint fmt ./...) || exit 1; done
