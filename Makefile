@@ -22,7 +22,7 @@ STORE    ?= sqlite
 TESTRUN   := $(BIN)/testrun
 TESTFLAGS ?=
 
-.PHONY: help run build test check static bench chaos fuzz fmt lint vet tidy vuln setup clean
+.PHONY: help run build test check static bench chaos docs fuzz fmt lint vet tidy vuln setup clean
 
 help: ## list what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -64,6 +64,9 @@ chaos: setup ## break everything on a schedule, under load, SEEDS times
 
 fuzz: ## every fuzz target for FUZZTIME
 	sh scripts/fuzz.sh $(FUZZTIME)
+
+docs: ## docs/payloads.md, from the tables, samples and decoders
+	go generate ./internal/decode
 
 fmt: $(BIN)/golangci-lint ## format the code
 	@for m in $(MODULES); do (cd $$m && $(CURDIR)/$(BIN)/golangci-lint fmt ./...) || exit 1; done

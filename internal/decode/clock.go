@@ -34,6 +34,8 @@ func newClock(zone *time.Location, ahead, behind time.Duration) (clock, error) {
 // person who wonders about the time of a reading.
 func (c *clock) doubt(ms, received int64) string {
 	switch {
+	case 0 <= ms && ms < 365*24*60*60*1000:
+		return "its time is in 1970, receive time used"
 	case ms < earliest:
 		return "its time is before 2015, receive time used"
 	case ms > received+c.ahead:
@@ -160,12 +162,12 @@ func allDigits(b []byte) bool {
 }
 
 // parseDate reads RFC 3339 and what devices make of it: a blank or "_" for the
-// "T", slashes in the date, a comma before the fraction, no seconds, an offset
+// "T", slashes or points in the date, a comma before the fraction, no seconds, an offset
 // without a colon or minutes, or no zone at all. Without one ms is the time on
 // the wall, as if it were UTC.
 func parseDate(b []byte) (ms int64, zoned, ok bool) {
 	// 2006-01-02T15:04
-	if len(b) < 16 || b[4] != b[7] || b[4] != '-' && b[4] != '/' || b[13] != ':' {
+	if len(b) < 16 || b[4] != b[7] || b[4] != '-' && b[4] != '/' && b[4] != '.' || b[13] != ':' {
 		return 0, false, false
 	}
 	if b[10] != 'T' && b[10] != 't' && b[10] != ' ' && b[10] != '_' {

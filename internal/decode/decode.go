@@ -23,12 +23,17 @@ type Value struct {
 	reading.Reading
 	Unit        string // canonical unit of a known metric, else as declared, else empty
 	FromPayload bool   // the time is the payload's own, not the receive time
+
+	key   string  // what named the metric, for Explain
+	given float64 // the value as it was sent
 }
 
 // Dropped is a metric that was left out of a message that is otherwise good.
 type Dropped struct {
 	Metric string
 	Reason reading.Reason
+
+	given float64 // the value as it was sent, for Explain
 }
 
 // Result is what became of a message. It is reused: its slices are
@@ -67,8 +72,9 @@ const (
 )
 
 // Decoder decodes messages. It remembers the names that it has met, so that a
-// message of a known sensor costs no allocation; that makes it a tool for one
-// goroutine. Clone makes one for another.
+// message of a known sensor costs no allocation, and what Sparkplug's nodes
+// have said of their metrics; that makes it a tool for one goroutine. Clone
+// makes one for another, which has seen no message.
 type Decoder struct {
 	routes  []*route
 	names   *names
@@ -76,6 +82,7 @@ type Decoder struct {
 	maxSize int
 	sensors interner // valid ids only
 	words   interner
+	births  births
 
 	// The rest belongs to the message in hand, and is kept for its memory.
 	msg     Message

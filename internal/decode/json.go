@@ -38,6 +38,10 @@ func decodeJSON(d *Decoder) {
 	}
 	switch root := &d.doc.nodes[0]; root.kind {
 	case anObject, anArray:
+		if d.isSenML() {
+			d.readSenML()
+			return
+		}
 		d.readDocument()
 	case aString:
 		d.readText(trim(d.doc.val(root)))
@@ -46,7 +50,8 @@ func decodeJSON(d *Decoder) {
 	}
 }
 
-func (d *Decoder) readDocument() {
+// prepare makes room for what the document's nodes mean and are.
+func (d *Decoder) prepare() {
 	n := len(d.doc.nodes)
 	if cap(d.fields) < n {
 		d.fields = make([]*field, n, n+n/2)
@@ -54,6 +59,10 @@ func (d *Decoder) readDocument() {
 	d.fields = d.fields[:n]
 	clear(d.fields)
 	d.found = room(d.found, min(d.doc.members, MaxReadings))
+}
+
+func (d *Decoder) readDocument() {
+	d.prepare()
 	if d.doc.nodes[0].kind == anObject {
 		d.readObject(0, d.newScope())
 	} else {
@@ -82,6 +91,7 @@ type scope struct {
 	sensor      string
 	sensorWhy   reading.Reason
 	resolved    bool // sensor and sensorWhy are set
+	fixed       bool // and no key can name another one
 	at          int64
 	fromPayload bool
 	unit        []byte // of a "value" in the object
@@ -223,7 +233,7 @@ func (d *Decoder) survey(at int32, sc *scope, device bool) (hasValue bool) {
 		case roleTime:
 			d.readTime(n, f.rank, &when)
 		case roleSensor:
-			if device && f.rank < sensorRank && d.readSensor(n, sc) {
+			if device && !sc.fixed && f.rank < sensorRank && d.readSensor(n, sc) {
 				sensorRank = f.rank
 			}
 		case roleUnit:
@@ -247,6 +257,12 @@ func (d *Decoder) survey(at int32, sc *scope, device bool) (hasValue bool) {
 		d.fields[tAt] = d.names.getString(timeKeys[0])
 		d.readTime(t, none-1, &when)
 	}
+	d.believe(sc, &when)
+	return hasValue
+}
+
+// believe gives the scope a time, or the receive time if it is not believed.
+func (d *Decoder) believe(sc *scope, when *stamp) {
 	switch {
 	case when.believed:
 		sc.at, sc.fromPayload = when.ms, true
@@ -254,7 +270,6 @@ func (d *Decoder) survey(at int32, sc *scope, device bool) (hasValue bool) {
 		sc.at, sc.fromPayload = d.msg.Received, false
 		d.out.BadClock, d.out.Detail = true, when.doubt
 	}
-	return hasValue
 }
 
 // stamp is the best time of an object so far.

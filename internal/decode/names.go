@@ -22,6 +22,8 @@ type field struct {
 	timeLike bool  // "t": a time where that makes more sense than a temperature
 	invalid  bool  // no metric name can be made of it
 	name     string
+	kind     string // of a known metric: that of the table whose kind it is
+	key      string // as it was sent
 	unit     string // canonical
 	declared *Unit  // what the key itself says of the unit
 	lo, hi   float64
@@ -70,7 +72,7 @@ func newNames(ranges map[string][2]float64) (*names, error) {
 	n.addRole(roleSensor, sensorKeys)
 	for _, m := range known {
 		for _, a := range m.Aliases {
-			f := field{role: roleMetric, rank: rankAlias, known: true, name: m.Name, unit: m.Unit, lo: m.Min, hi: m.Max, timeLike: a.Key == "t"}
+			f := field{role: roleMetric, rank: rankAlias, known: true, name: m.Name, kind: m.Name, unit: m.Unit, lo: m.Min, hi: m.Max, timeLike: a.Key == "t"}
 			if a.Key == m.Name {
 				f.rank = rankName
 			}
@@ -124,6 +126,7 @@ func (n *names) getString(key string) *field {
 
 func (n *names) learn(key string) *field {
 	f := n.classify(key)
+	f.key = key
 	if f.role == roleMetric || f.role == roleValue {
 		if f.role == roleValue || !f.known {
 			f.lo, f.hi = -reading.MaxValue, reading.MaxValue

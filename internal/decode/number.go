@@ -1,6 +1,7 @@
 package decode
 
 import (
+	"bytes"
 	"math"
 	"strconv"
 	"strings"
@@ -26,6 +27,20 @@ func trim(text []byte) []byte {
 
 func isBlank(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
 
+// notANumber says what a payload is instead, to who has to mend the sender.
+func notANumber(text []byte) string {
+	switch string(text) {
+	case "null":
+		return "null is no number"
+	case "true", "false":
+		return "a boolean is no number"
+	}
+	if i := bytes.IndexByte(text, ','); i > 0 && allDigits(bytes.TrimLeft(text[:i], "+-")) {
+		return "a comma in a number may separate decimals or thousands: send a point"
+	}
+	return "the payload is neither a number nor JSON"
+}
+
 // readText reads a payload that is one word: a number, or not.
 func (d *Decoder) readText(text []byte) {
 	if len(text) == 0 {
@@ -38,7 +53,7 @@ func (d *Decoder) readText(text []byte) {
 			d.ignore(reading.StatusWord, ReasonText(reading.StatusWord))
 			return
 		}
-		d.reject(why, "the payload is neither a number nor JSON")
+		d.reject(why, notANumber(text))
 		return
 	}
 	f := d.topicMetric()

@@ -9,10 +9,12 @@ import (
 	"unicode/utf8"
 )
 
-// A route is an entry of MQTT_TOPICS: which topics it wants, what their levels
-// mean, and how their payloads are read.
+// A route is an entry of MQTT_TOPICS, or a part of one that names a fleet:
+// which topics it wants, what their levels mean, and how their payloads are
+// read.
 //
 //	template[=decoder]
+//	fleet
 //
 // A template is an MQTT topic filter in which a level may be {sensor} or
 // {metric}, which match what "+" matches, or {sensor...}, which matches one or
@@ -50,15 +52,36 @@ func parseRoutes(entries []string) ([]*route, error) {
 	if len(entries) == 0 {
 		return nil, errors.New("no topic to read: MQTT_TOPICS is empty")
 	}
-	routes := make([]*route, 0, len(entries))
+	var routes, wild []*route
+	last := 0 // behind the last fleet
 	for _, entry := range entries {
-		r, err := parseRoute(strings.TrimSpace(entry))
-		if err != nil {
-			return nil, fmt.Errorf("cannot use topic %q: %w", entry, err)
+		name := strings.TrimSpace(entry)
+		fleet := findFleet(name)
+		if fleet == nil {
+			r, err := parseRoute(name)
+			if err != nil {
+				return nil, fmt.Errorf("cannot use topic %q: %w", entry, err)
+			}
+			routes = append(routes, r)
+			continue
 		}
-		routes = append(routes, r)
+		rs, err := fleet.routes()
+		if err != nil {
+			return nil, fmt.Errorf("BUG: fleet %q: %w", name, err)
+		}
+		for _, r := range rs {
+			if startsWild(r.filter) {
+				wild = append(wild, r)
+			} else {
+				routes = append(routes, r)
+			}
+		}
+		last = len(routes)
 	}
-	return routes, nil
+	// The topics of some fleets begin with the name of the device. Before the
+	// others such a template would take their messages: homeassistant/sensor/x/state
+	// is one of ESPHome's too, of a device called homeassistant.
+	return slices.Insert(routes, last, wild...), nil
 }
 
 func parseRoute(entry string) (*route, error) {
@@ -71,7 +94,7 @@ func parseRoute(entry string) (*route, error) {
 		return nil, fmt.Errorf("unknown decoder %q (known: %s)", name, formatNames())
 	}
 	if !named && findFormat(entry) != nil {
-		return nil, fmt.Errorf("a decoder needs a template, such as sensors/{sensor}=%s", entry)
+		return nil, fmt.Errorf("a decoder needs a template, such as sensors/{sensor}=%s; without one these are known: %s", entry, fleetNames())
 	}
 	if err := checkTopicText(template); err != nil {
 		return nil, err

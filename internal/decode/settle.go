@@ -20,6 +20,8 @@ type candidate struct {
 	value       float64
 	unit        string
 	why         reading.Reason // it is no reading, empty if it is
+	key         string         // what named the metric
+	given       float64        // the value as it was sent
 }
 
 // identity is what tells a reading from every other.
@@ -49,7 +51,7 @@ func (d *Decoder) add(sc *scope, f *field, unit []byte, v float64, why reading.R
 	}
 	c := candidate{
 		scope: sc.id, probe: sc.probe, rank: f.rank, fromPayload: sc.fromPayload,
-		sensor: sc.sensor, metric: f.name, time: sc.at, unit: f.unit, why: why,
+		sensor: sc.sensor, metric: f.name, time: sc.at, unit: f.unit, why: why, key: f.key, given: v,
 	}
 	if c.why == "" {
 		c.value, c.unit, c.why = d.canonical(f, unit, v)
@@ -115,11 +117,11 @@ func (d *Decoder) settle() {
 		switch c := &d.found[i]; {
 		case c.gone || c.nothing:
 		case c.why != "":
-			d.out.Dropped = append(d.out.Dropped, Dropped{c.metric, c.why})
+			d.out.Dropped = append(d.out.Dropped, Dropped{Metric: c.metric, Reason: c.why, given: c.given})
 		default:
 			d.out.Values = append(d.out.Values, Value{
 				Reading: reading.Reading{Series: reading.Series{Sensor: c.sensor, Metric: c.metric}, Time: c.time, Value: c.value},
-				Unit:    c.unit, FromPayload: c.fromPayload,
+				Unit:    c.unit, FromPayload: c.fromPayload, key: c.key, given: c.given,
 			})
 		}
 	}

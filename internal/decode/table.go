@@ -24,7 +24,7 @@ type Alias struct {
 // DS18B20 starts, is a temperature like any other; -127, where it is
 // unplugged, is not.
 var known = []Metric{
-	{"temperature", "°C", -60, 120, keys("temperature temp tmp t suhu temperatur temperatura température temperature_celsius air_temperature ambient_temperature 温度").unit("c", "tc tempc").unit("f", "tf tempf").unit("k", "tempk")},
+	{"temperature", "°C", -60, 120, keys("temperature temp tmp tem t suhu temperatur temperatura température temperature_celsius air_temperature ambient_temperature 温度").unit("c", "tc tempc").unit("f", "tf tempf").unit("k", "tempk")},
 	{"humidity", "%RH", 0, 105, keys("humidity hum h rh humid relative_humidity kelembaban kelembapan lembab kelembaban_udara kelembapan_udara humedad umidade umidita umidità humidité humidite feuchte luftfeuchte luftfeuchtigkeit nem 湿度")},
 	{"pressure", "hPa", 300, 1200, keys("pressure press pres p baro barometer barometric_pressure air_pressure atmospheric_pressure tekanan tekanan_udara presion presión pressione pression druck luftdruck 気圧")},
 	{"battery", "%", 0, 100, keys("battery batt bat baterai battery_level battery_percent battery_percentage batt_level batt_pct bat_pct soc")},

@@ -1,0 +1,68 @@
+package decode
+
+import (
+	"strings"
+	"testing"
+)
+
+// FuzzExchange feeds the formats that devices of many makers share, all of
+// them the same payload.
+func FuzzExchange(f *testing.F) {
+	for _, cases := range [][]decodeCase{senMLCases, influxCases, ruuviCases, ttnCases, chirpstackCases} {
+		for _, c := range cases {
+			f.Add([]byte(c.payload), len(c.name)%2 == 0)
+		}
+	}
+	formats := []string{"senml", "influx", "ruuvi", "ttn", "chirpstack"}
+	var entries []string
+	for _, name := range formats {
+		entries = append(entries, name+"/x/{sensor}="+name, name+"/#="+name)
+	}
+	d := newDecoder(f, entries...)
+	var out, again Result
+	f.Fuzz(func(t *testing.T, payload []byte, retained bool) {
+		before := string(payload)
+		for _, name := range formats {
+			for _, topic := range []string{name + "/x/s1", name + "/y"} {
+				m := Message{Topic: topic, Payload: payload, Retained: retained, Received: received.UnixMilli()}
+				d.Decode(m, &out)
+				checkResult(t, m, &out)
+				fresh := d.Clone()
+				again = Result{}
+				used := allocated(func() { fresh.Decode(m, &again) })
+				if limit := uint64(64*len(payload) + 64<<10); used > limit {
+					t.Fatalf("%s: %d bytes of payload allocated %d, more than %d", name, len(payload), used, limit)
+				}
+				if a, b := describe(&out), describe(&again); a != b {
+					t.Fatalf("%s: a used decoder says %s, a new one %s", name, a, b)
+				}
+			}
+		}
+		if string(payload) != before {
+			t.Fatal("the payload was changed")
+		}
+	})
+}
+
+func TestLargeMessagesAllocateLittle(t *testing.T) {
+	for name, payload := range map[string]string{
+		"senml":      `[{"bn":"a/","bt":1796547900}` + strings.Repeat(`,{"n":"t","v":1}`, 15000) + "]",
+		"influx":     strings.Repeat("m,id=a t=1 1796547910\n", 9000) + strings.Repeat("x\n", 9000),
+		"ruuvi":      adv(strings.Repeat("02FF", 60000)),
+		"ttn":        `{"uplink_message":{"decoded_payload":[` + strings.Repeat(`{"t":1},`, 9000) + `{}]}}`,
+		"chirpstack": `{"objectJSON":"[` + strings.Repeat(`{\"t\":1},`, 9000) + `{}]"}`,
+		"sparkplug":  payload(make([]sparkplug, 50000)...),
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDecoder(t, "spBv1.0/+/NDATA/{sensor}="+name)
+			var out Result
+			m := Message{Topic: "spBv1.0/g/NDATA/e", Payload: []byte(payload), Received: received.UnixMilli()}
+			used := allocated(func() { d.Decode(m, &out) })
+			checkResult(t, m, &out)
+			if limit := uint64(64 * len(payload)); used > limit {
+				t.Errorf("%d bytes allocated %d, %.1f times as much", len(payload), used, float64(used)/float64(len(payload)))
+			}
+			t.Logf("%d bytes allocated %d: %.100s", len(payload), used, describe(&out))
+		})
+	}
+}
