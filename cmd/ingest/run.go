@@ -59,7 +59,7 @@ type input interface {
 const (
 	// stopWithin bounds a stop. What is not stored by then stays with the
 	// broker.
-	stopWithin = 8 * time.Second
+	stopWithin = 6 * time.Second
 	// closeWithin bounds what follows: a store that hangs would hold the end as
 	// well. Nothing depends on how files and connections are left, and after
 	// 10 s whoever stops us loses patience.
