@@ -147,8 +147,13 @@ func (i *instance) kill() {
 	}
 }
 
-// stopWithin is what an orderly stop may take.
-const stopWithin = 10 * time.Second
+const (
+	// stopWithin is what an orderly stop may take.
+	stopWithin = 10 * time.Second
+	// starved is what the test itself may be late by in noticing it, on a
+	// machine that runs many tests at once.
+	starved = 2 * time.Second
+)
 
 // terminate asks for an orderly stop.
 func (i *instance) terminate() {
@@ -160,7 +165,7 @@ func (i *instance) terminate() {
 // wrong with that.
 func (i *instance) stopped() (bool, error) {
 	if i.running() {
-		if time.Since(i.asked) < stopWithin {
+		if time.Since(i.asked) < stopWithin+starved {
 			return false, nil
 		}
 		i.cmd.Process.Signal(syscall.SIGQUIT) // its goroutines go to the log

@@ -146,7 +146,7 @@ func TestTheSessionOutlivesTheStore(t *testing.T) {
 			p, through, direct := mongo(t)
 			i := launch(t, "gudang", append(through, env, "MQTT_URL="+b.URL)...)
 			untilReady(t, i)
-			f := startFleets(t, b.URL, fleet.Config{Sensors: 10, Interval: time.Second, Count: 50, Rate: 10})
+			f := startFleets(t, b.URL, fleet.Config{Sensors: 5, Metrics: []string{"temperature"}, Interval: time.Second, Count: 50, Rate: 10})
 			testenv.Eventually(t, 20*time.Second, "readings are stored", func() bool { return i.sample(t, "gudang_readings_stored_total") > 0 })
 			p.set(func() { p.stalled = [2]bool{true, true} })
 			paused := time.Now()
@@ -259,7 +259,7 @@ func TestAStopWithAStoreThatHangsEndsInTime(t *testing.T) {
 			p, through, direct := mongo(t)
 			i := launch(t, "gudang", append(through, "JOURNAL="+journal, "MQTT_URL="+b.URL)...)
 			untilReady(t, i)
-			f := startFleets(t, b.URL, fleet.Config{Sensors: 5, Interval: time.Second, Count: 100, Rate: 50})
+			f := startFleets(t, b.URL, fleet.Config{Sensors: 5, Metrics: []string{"temperature"}, Interval: time.Second, Count: 100, Rate: 50})
 			testenv.Eventually(t, 30*time.Second, "readings are stored", func() bool { return i.sample(t, "gudang_readings_stored_total") > 0 })
 			p.set(func() { p.stalled = [2]bool{true, true} })
 			testenv.Eventually(t, 30*time.Second, "messages are here that are not stored", func() bool {
@@ -325,7 +325,7 @@ func TestAMemberOfAShareGroupLeaves(t *testing.T) {
 				all = append(all, launch(t, name, append(through, "MQTT_URL="+b.URL, "MQTT_SHARE=warehouse", "MQTT_LEAVE="+tt.leave)...))
 			}
 			untilReady(t, all...)
-			f := startFleets(t, b.URL, fleet.Config{Sensors: 5, Interval: time.Second, Count: 250, Rate: 50})
+			f := startFleets(t, b.URL, fleet.Config{Sensors: 5, Metrics: []string{"temperature"}, Interval: time.Second, Count: 250, Rate: 50})
 			testenv.Eventually(t, 30*time.Second, "both have stored something", func() bool {
 				return all[0].sample(t, "gudang_readings_stored_total") > 0 && all[1].sample(t, "gudang_readings_stored_total") > 0
 			})

@@ -46,9 +46,10 @@ type run struct {
 	chronicle *os.File
 }
 
-// patience is how long nothing may change before a wait is given up: above
-// all the pauses in which the service waits to try again.
-const patience = 45 * time.Second
+// patience is how long nothing may change before a wait is given up. It is
+// longer than the service waits for a store that does not answer, and than the
+// pauses after which it tries again.
+const patience = 75 * time.Second
 
 func newRun(t *testing.T, s setup) *run {
 	t.Helper()

@@ -158,12 +158,13 @@ func (s *setup) drawFleet(oneAtATime bool) {
 	if oneAtATime {
 		rate = 60
 	}
+	var metrics []string // the fleet's own choice
 	if s.world&onMongo != 0 {
-		rate, sensors, interval = 20, 8, time.Second
+		rate, sensors, interval, metrics = 20, 5, time.Second, []string{"temperature"}
 	}
 	s.writers = 1 + rng.IntN(4)
 	s.fleet = fleet.Config{
-		Seed: s.seed, Sensors: sensors, Interval: interval, Format: "json",
+		Seed: s.seed, Sensors: sensors, Metrics: metrics, Interval: interval, Format: "json",
 		Rate: float64(rate), Count: int64(float64(rate) * s.duration.Seconds()),
 		Duplicate: 0.05, Late: 0.05, NaN: 0.01, Offline: pick(rng, 0, 0.1),
 	}
