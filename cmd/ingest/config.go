@@ -22,6 +22,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"gudang/internal/decode"
+	"gudang/internal/mongodb"
 	"gudang/internal/reading"
 	"gudang/internal/source"
 )
@@ -71,6 +72,8 @@ type config struct {
 	urls   []*url.URL
 	level  slog.Level
 	tls    *tls.Config
+	// decoder is for one goroutine, as a decoder is.
+	decoder *decode.Decoder
 }
 
 // byteSize is a number of bytes, as people write it: 512MiB, 1GiB, 2GB.
@@ -244,15 +247,16 @@ func (c *config) check() (err error) {
 		return fail("CLOCK_BEHIND", c.ClockBehind, "must not be negative")
 	case c.LogFormat != "text" && c.LogFormat != "json":
 		return fail("LOG_FORMAT", c.LogFormat, "must be text or json")
-	case c.MongoDBDatabase == "" || strings.ContainsAny(c.MongoDBDatabase, "/\\. \"$*<>:|?\x00") || len(c.MongoDBDatabase) > 63:
-		return fail("MONGODB_DATABASE", c.MongoDBDatabase, "is not a database name")
+	}
+	if err := mongodb.CheckDatabase(c.MongoDBDatabase); err != nil {
+		return fmt.Errorf("MONGODB_DATABASE: %w", err)
 	}
 	for name, addr := range map[string]string{"EMBEDDED_MQTT_ADDR": c.EmbeddedAddr, "HTTP_ADDR": c.HTTPAddr} {
 		if _, _, err := net.SplitHostPort(addr); err != nil {
 			return fail(name, addr, "must be host:port")
 		}
 	}
-	if _, err := decode.New(c.decoding()); err != nil {
+	if c.decoder, err = decode.New(c.decoding()); err != nil {
 		return fmt.Errorf("MQTT_TOPICS: %w", err)
 	}
 	return nil

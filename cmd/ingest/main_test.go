@@ -15,7 +15,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -29,26 +28,9 @@ type program struct {
 	t       *testing.T
 	environ []string
 	service *service
-	log     *lockedBuffer
+	log     *testenv.LogBuffer
 	stop    context.CancelFunc
 	done    chan error
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // start starts the service on free ports with the settings given.
@@ -74,7 +56,7 @@ func (p *program) start() {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	p.log = &lockedBuffer{}
+	p.log = &testenv.LogBuffer{}
 	if p.service, err = newService(c, slog.New(slog.NewTextHandler(p.log, nil))); err != nil {
 		p.t.Fatal(err)
 	}
@@ -475,7 +457,7 @@ func TestTheDemoStoresReadings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	log := &lockedBuffer{}
+	log := &testenv.LogBuffer{}
 	s, err := newService(c, slog.New(slog.NewTextHandler(log, nil)))
 	if err != nil {
 		t.Fatal(err)

@@ -69,9 +69,7 @@ func parseMessages(c *config, in io.Reader, out io.Writer, args []string) error 
 	} else if f, ok := in.(*os.File); ok && isTerminal(f) {
 		fmt.Fprintln(set.Output(), "ingest parse: reading from the terminal; Ctrl-D ends it")
 	}
-	if p.decoder, err = decode.New(c.decoding()); err != nil {
-		return &settingError{"MQTT_TOPICS", err}
-	}
+	p.decoder = c.decoder
 	p.out = bufio.NewWriter(out)
 	if !p.json {
 		p.printSettings()

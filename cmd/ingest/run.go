@@ -119,7 +119,7 @@ func newService(c *config, log *slog.Logger) (_ *service, err error) {
 	}
 	s.sink = sink.New(sink.Config{Latest: c.LatestReadings, Log: log}, s.write, reg)
 	s.bucketer = bucketer.New(bucketer.Config{
-		Span: c.span, ReadingInterval: c.ReadingInterval, FlushInterval: c.FlushInterval, FlushReadings: c.FlushReadings, Log: log,
+		Span: c.span, ReadingInterval: c.ReadingInterval, FlushInterval: c.FlushInterval, FlushReadings: c.FlushReadings,
 	}, intake, s.sink, s.sensors, reg)
 	s.web = web.New(web.Config{
 		Reader: s.read, Gatherer: reg, Registerer: reg, Log: log, Version: version,
@@ -171,31 +171,31 @@ func openReader(c *config) (query.Store, error) {
 // if there is no other.
 func (s *service) openSource(reg prometheus.Registerer) error {
 	c := s.cfg
-	decoder, err := decode.New(c.decoding())
-	if err != nil {
-		return fmt.Errorf("MQTT_TOPICS: %w", err)
-	}
-	for _, pair := range decoder.Overlaps() {
+	for _, pair := range c.decoder.Overlaps() {
 		s.log.Warn("filters overlap: a message that matches both may arrive twice, and is stored once", "filter", pair[0], "other", pair[1])
 	}
 	if c.urls == nil {
-		return s.openBroker(decoder, reg)
+		return s.openBroker(reg)
 	}
 	if c.MQTTQoS == 0 {
 		s.log.Warn("MQTT_QOS is 0: messages that come while the service is away or busy are lost")
 	}
-	s.source, err = source.New(source.Config{
+	session, err := source.New(source.Config{
 		URLs: c.urls, ClientID: c.MQTTClientID, QoS: c.MQTTQoS, Share: c.MQTTShare, Username: c.MQTTUsername, Password: c.MQTTPassword,
 		SessionFile: filepath.Join(c.DataDir, "mqtt-session.json"), Leave: c.MQTTLeave,
 		TLS: c.tls, KeepAlive: 30 * time.Second, MaxUnacked: c.MQTTMaxUnacked, MaxPacket: decode.DefaultMaxPayload + 1<<17, Log: s.log,
-	}, decoder, reg)
-	return err
+	}, c.decoder, reg)
+	if err != nil {
+		return err
+	}
+	s.source = session
+	return nil
 }
 
 // openBroker binds the embedded broker, which hands over what is published.
-func (s *service) openBroker(decoder *decode.Decoder, reg prometheus.Registerer) error {
+func (s *service) openBroker(reg prometheus.Registerer) error {
 	c := s.cfg
-	local := source.NewLocal(c.MQTTMaxUnacked, decoder, s.log, reg)
+	local := source.NewLocal(c.MQTTMaxUnacked, c.decoder, s.log, reg)
 	broker, err := embedded.NewBroker(embedded.BrokerConfig{
 		Addr: c.EmbeddedAddr, Username: c.MQTTUsername, Password: c.MQTTPassword, Receiver: local, Log: s.log,
 	})

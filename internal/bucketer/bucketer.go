@@ -4,7 +4,6 @@ package bucketer
 
 import (
 	"context"
-	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -38,7 +37,6 @@ type Config struct {
 	ReadingInterval time.Duration // what a sensor is expected to send
 	FlushInterval   time.Duration // how long a reading may wait in memory
 	FlushReadings   int           // flush at this many
-	Log             *slog.Logger
 }
 
 const (

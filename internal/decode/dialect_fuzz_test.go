@@ -21,7 +21,7 @@ func FuzzDialect(f *testing.F) {
 			}
 		}
 	}
-	var out, again Result
+	var out Result
 	f.Fuzz(func(t *testing.T, which uint8, topic string, payload []byte, retained bool) {
 		d := decoders[int(which)%len(decoders)]
 		m := Message{Topic: topic, Payload: payload, Retained: retained, Received: received.UnixMilli()}
@@ -31,14 +31,6 @@ func FuzzDialect(f *testing.F) {
 		if string(payload) != before {
 			t.Fatal("the payload was changed")
 		}
-		fresh := d.Clone()
-		again = Result{}
-		used := allocated(func() { fresh.Decode(m, &again) })
-		if limit := uint64(64*(len(payload)+len(topic)) + 64<<10); used > limit {
-			t.Fatalf("%d bytes of payload allocated %d, more than %d", len(payload), used, limit)
-		}
-		if a, b := describe(&out), describe(&again); a != b {
-			t.Fatalf("a used decoder says %s, a new one %s", a, b)
-		}
+		checkFresh(t, d, m, &out, len(payload)+len(topic))
 	})
 }

@@ -19,7 +19,7 @@ func FuzzExchange(f *testing.F) {
 		entries = append(entries, name+"/x/{sensor}="+name, name+"/#="+name)
 	}
 	d := newDecoder(f, entries...)
-	var out, again Result
+	var out Result
 	f.Fuzz(func(t *testing.T, payload []byte, retained bool) {
 		before := string(payload)
 		for _, name := range formats {
@@ -27,15 +27,7 @@ func FuzzExchange(f *testing.F) {
 				m := Message{Topic: topic, Payload: payload, Retained: retained, Received: received.UnixMilli()}
 				d.Decode(m, &out)
 				checkResult(t, m, &out)
-				fresh := d.Clone()
-				again = Result{}
-				used := allocated(func() { fresh.Decode(m, &again) })
-				if limit := uint64(64*len(payload) + 64<<10); used > limit {
-					t.Fatalf("%s: %d bytes of payload allocated %d, more than %d", name, len(payload), used, limit)
-				}
-				if a, b := describe(&out), describe(&again); a != b {
-					t.Fatalf("%s: a used decoder says %s, a new one %s", name, a, b)
-				}
+				checkFresh(t, d, m, &out, len(payload))
 			}
 		}
 		if string(payload) != before {

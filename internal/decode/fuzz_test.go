@@ -90,7 +90,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add("r/x", []byte(nestedJSON), false)
 	f.Add("r/x", []byte(batchJSON), true)
 	d := newDecoder(f, testTopics...)
-	var out, again Result
+	var out Result
 	f.Fuzz(func(t *testing.T, topic string, payload []byte, retained bool) {
 		m := Message{Topic: topic, Payload: payload, Retained: retained, Received: received.UnixMilli()}
 		before := string(payload)
@@ -99,18 +99,24 @@ func FuzzDecode(f *testing.F) {
 		if string(payload) != before {
 			t.Fatal("the payload was changed")
 		}
-		// What a decoder remembers must not change what it says, and without it
-		// a message must not cost more than a small multiple of its size.
-		fresh := d.Clone()
-		again = Result{}
-		used := allocated(func() { fresh.Decode(m, &again) })
-		if limit := uint64(64*(len(payload)+len(topic)) + 64<<10); used > limit {
-			t.Fatalf("%d bytes of payload allocated %d, more than %d", len(payload), used, limit)
-		}
-		if a, b := describe(&out), describe(&again); a != b {
-			t.Fatalf("a used decoder says %s, a new one %s", a, b)
-		}
+		checkFresh(t, d, m, &out, len(payload)+len(topic))
 	})
+}
+
+// checkFresh decodes m with a decoder that remembers nothing. What a decoder
+// remembers must not change what it says, which is in out, and without it a
+// message must not allocate more than a small multiple of the size given.
+func checkFresh(t *testing.T, d *Decoder, m Message, out *Result, size int) {
+	t.Helper()
+	fresh := d.Clone()
+	var again Result
+	used := allocated(func() { fresh.Decode(m, &again) })
+	if limit := uint64(64*size + 64<<10); used > limit {
+		t.Fatalf("%s: %d bytes of payload allocated %d, more than %d", m.Topic, len(m.Payload), used, limit)
+	}
+	if a, b := describe(out), describe(&again); a != b {
+		t.Fatalf("%s: a used decoder says %s, a new one %s", m.Topic, a, b)
+	}
 }
 
 // FuzzDocument compares with jsontext, which accepts the same texts but for

@@ -113,7 +113,7 @@ func TestASubscriberThatNeverComesBackStopsNobody(t *testing.T) {
 }
 
 func TestALargePacketEndsItsConnectionOnly(t *testing.T) {
-	var log syncBuffer
+	var log testenv.LogBuffer
 	b := start(t, BrokerConfig{Log: slog.New(slog.NewTextHandler(&log, nil))})
 	got := make(chan int, 10)
 	sub := connect(t, options(b, "sub"))
@@ -226,24 +226,6 @@ func TestMetricsAreRegistered(t *testing.T) {
 	if err != nil || len(families) != 6 {
 		t.Errorf("have %d families, error %v", len(families), err)
 	}
-}
-
-// syncBuffer is a log that is written by one goroutine and read by another.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *syncBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *syncBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
 }
 
 func cannotConnect(addr string) bool {

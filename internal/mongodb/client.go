@@ -51,7 +51,7 @@ type Client struct {
 
 // New checks the URI and the name. It does not look for the server.
 func New(uri, database string) (*Client, error) {
-	if err := checkDatabase(database); err != nil {
+	if err := CheckDatabase(database); err != nil {
 		return nil, err
 	}
 	c := &Client{uri: uri, database: database}
@@ -71,8 +71,8 @@ func New(uri, database string) (*Client, error) {
 	return c, nil
 }
 
-// checkDatabase refuses a name that MongoDB would refuse at each operation.
-func checkDatabase(name string) error {
+// CheckDatabase refuses a name that MongoDB would refuse at each operation.
+func CheckDatabase(name string) error {
 	if name == "" || len(name) > 63 || strings.ContainsAny(name, "/\\. \"$*<>:|?\x00") {
 		return fmt.Errorf("cannot use %q as the name of a database: it must have 1 to 63 bytes and none of /\\. \"$*<>:|?", name)
 	}

@@ -91,11 +91,8 @@ func (s *Sink) Write(ctx context.Context, buckets []*reading.Bucket) ([]reading.
 			unsure[b] = true
 		}
 		left = append(left[:0], res.Again...)
-		// Half of the pause is drawn: many instances must not come back together.
-		select {
-		case <-time.After(pause/2 + rand.N(pause/2)):
-		case <-ctx.Done():
-			return nil, fmt.Errorf("cannot store %d buckets: %w", len(left), errors.Join(ctx.Err(), res.Err))
+		if err := rest(ctx, pause); err != nil {
+			return nil, fmt.Errorf("cannot store %d buckets: %w", len(left), errors.Join(err, res.Err))
 		}
 		pause = min(2*pause, longPause)
 	}
@@ -119,10 +116,8 @@ func (s *Sink) introduce(ctx context.Context, buckets []*reading.Bucket) error {
 		}
 		s.failed(err)
 		s.log.Warn("store does not take new sensors, trying again", "sensors", len(fresh), "error", err)
-		select {
-		case <-time.After(pause/2 + rand.N(pause/2)):
-		case <-ctx.Done():
-			return fmt.Errorf("cannot store %d new sensors: %w", len(fresh), errors.Join(ctx.Err(), err))
+		if stop := rest(ctx, pause); stop != nil {
+			return fmt.Errorf("cannot store %d new sensors: %w", len(fresh), errors.Join(stop, err))
 		}
 	}
 	if len(fresh) > 0 {
@@ -130,6 +125,17 @@ func (s *Sink) introduce(ctx context.Context, buckets []*reading.Bucket) error {
 	}
 	s.latest.introduced(fresh)
 	return nil
+}
+
+// rest waits before another attempt, or until ctx ends. Half of the pause is
+// drawn: many instances must not come back together.
+func rest(ctx context.Context, pause time.Duration) error {
+	select {
+	case <-time.After(pause/2 + rand.N(pause/2)):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // without is the buckets as the store has them: without the readings that it

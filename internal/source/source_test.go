@@ -34,7 +34,7 @@ import (
 type station struct {
 	*Source
 	t    *testing.T
-	log  *logText
+	log  *testenv.LogBuffer
 	done chan error
 	stop context.CancelFunc
 
@@ -43,23 +43,6 @@ type station struct {
 	held     []reading.Delivery
 	got      []reading.Reading
 	outcomes map[reading.Outcome]int
-}
-
-type logText struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (l *logText) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logText) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // open starts a source on the broker at url.
@@ -78,7 +61,7 @@ func openTopics(t *testing.T, url string, topics []string, change func(*Config))
 	if err != nil {
 		t.Fatal(err)
 	}
-	st := &station{t: t, log: &logText{}, done: make(chan error, 1), outcomes: map[reading.Outcome]int{}}
+	st := &station{t: t, log: &testenv.LogBuffer{}, done: make(chan error, 1), outcomes: map[reading.Outcome]int{}}
 	cfg := Config{URLs: urls, ClientID: "test-" + t.Name(), QoS: 1, KeepAlive: 5 * time.Second, MaxUnacked: 10_000, MaxPacket: 400 << 10, Log: slog.New(slog.NewTextHandler(st.log, nil))}
 	if change != nil {
 		change(&cfg)

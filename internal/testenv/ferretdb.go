@@ -26,7 +26,7 @@ type Ferret struct {
 	t     testing.TB
 	path  string
 	dir   string
-	log   logBuffer
+	log   LogBuffer
 	proc  *process  // nil: not running
 	stdin io.Closer // closing it ends the server, even if the test is killed
 }

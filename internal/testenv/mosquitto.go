@@ -21,7 +21,7 @@ type Broker struct {
 	t    testing.TB
 	path string
 	conf string
-	log  logBuffer
+	log  LogBuffer
 	proc *process // nil: not running
 }
 

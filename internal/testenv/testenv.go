@@ -109,7 +109,7 @@ type process struct {
 }
 
 // startProcess starts the command; its output goes to log.
-func startProcess(cmd *exec.Cmd, log *logBuffer) (*process, error) {
+func startProcess(cmd *exec.Cmd, log *LogBuffer) (*process, error) {
 	cmd.Stderr = log
 	if cmd.Stdout == nil {
 		cmd.Stdout = log
@@ -148,26 +148,28 @@ func (p *process) end(sig syscall.Signal) {
 	}
 }
 
-// logBuffer gathers a server's output.
-type logBuffer struct {
+// LogBuffer gathers what a server or a logger says while a test reads it.
+type LogBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
 }
 
-func (l *logBuffer) Write(p []byte) (int, error) {
+// Write implements io.Writer.
+func (l *LogBuffer) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.buf.Write(p)
 }
 
-func (l *logBuffer) String() string {
+// String is all of it so far.
+func (l *LogBuffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.buf.String()
 }
 
 // tail is the last few lines, for the log of a failed test.
-func (l *logBuffer) tail() string {
+func (l *LogBuffer) tail() string {
 	lines := strings.SplitAfter(l.String(), "\n")
 	return strings.Join(lines[max(0, len(lines)-30):], "")
 }
