@@ -36,7 +36,10 @@ func runDemo(ctx context.Context, c *config, _ io.Writer, args []string) error {
 	if err := c.forDemo(log); err != nil {
 		return err
 	}
-	s, err := newService(c, log)
+	s, err := newService(ctx, c, log)
+	if errors.Is(err, errStopped) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}

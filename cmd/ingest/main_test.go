@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -17,6 +18,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ncruces/go-sqlite3"
 
 	"gudang/internal/fleet"
 	"gudang/internal/manifest"
@@ -57,7 +60,7 @@ func (p *program) start() {
 		p.t.Fatal(err)
 	}
 	p.log = &testenv.LogBuffer{}
-	if p.service, err = newService(c, slog.New(slog.NewTextHandler(p.log, nil))); err != nil {
+	if p.service, err = newService(p.t.Context(), c, slog.New(slog.NewTextHandler(p.log, nil))); err != nil {
 		p.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -450,6 +453,55 @@ func TestAStopWithTheStoreAwayEndsInTime(t *testing.T) {
 	p.end()
 }
 
+// Someone looks at the store with a tool while the service starts.
+func TestTheStartWaitsForALockedStore(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	start(t, "DATA_DIR="+dir).end()
+
+	tool, err := sqlite3.Open(filepath.Join(dir, "gudang.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tool.Close()
+	if err := tool.Exec("BEGIN IMMEDIATE"); err != nil {
+		t.Fatal(err)
+	}
+	c, err := loadConfig([]string{"HTTP_ADDR=127.0.0.1:0", "EMBEDDED_MQTT_ADDR=127.0.0.1:0", "DATA_DIR=" + dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := &testenv.LogBuffer{}
+	opened := make(chan error, 1)
+	begin := func(ctx context.Context) {
+		s, err := newService(ctx, c, slog.New(slog.NewTextHandler(log, nil)))
+		if err == nil {
+			s.close(nil)
+		}
+		opened <- err
+	}
+	waits := func(times int) {
+		testenv.Eventually(t, 30*time.Second, "the log says that it waits", func() bool {
+			return strings.Count(log.String(), "another program has locked the embedded store") == times
+		})
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	go begin(ctx)
+	waits(1)
+	stop()
+	if err := <-opened; !errors.Is(err, errStopped) {
+		t.Errorf("a stop while it waits ends with %v, want %v", err, errStopped)
+	}
+	go begin(t.Context())
+	waits(2)
+	if err := tool.Exec("ROLLBACK"); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-opened; err != nil {
+		t.Errorf("after the lock is gone: %v", err)
+	}
+}
+
 // The first command of the README.
 func TestTheDemoStoresReadings(t *testing.T) {
 	t.Parallel()
@@ -458,7 +510,7 @@ func TestTheDemoStoresReadings(t *testing.T) {
 		t.Fatal(err)
 	}
 	log := &testenv.LogBuffer{}
-	s, err := newService(c, slog.New(slog.NewTextHandler(log, nil)))
+	s, err := newService(t.Context(), c, slog.New(slog.NewTextHandler(log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -78,7 +78,10 @@ func runService(ctx context.Context, c *config, _ io.Writer, args []string) erro
 	if c.MQTTShare != "" && c.MongoDBURI == "" {
 		log.Warn("MQTT_SHARE without MONGODB_URI: each instance stores its own share, and none has all")
 	}
-	s, err := newService(c, log)
+	s, err := newService(ctx, c, log)
+	if errors.Is(err, errStopped) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -86,8 +89,8 @@ func runService(ctx context.Context, c *config, _ io.Writer, args []string) erro
 }
 
 // newService opens and binds everything, so that what can't work says so
-// before anything has started.
-func newService(c *config, log *slog.Logger) (_ *service, err error) {
+// before anything has started. When ctx ends it waits for nothing any more.
+func newService(ctx context.Context, c *config, log *slog.Logger) (_ *service, err error) {
 	s := &service{cfg: c, log: log, sensors: bucketer.NewSensors(c.MaxSensors)}
 	defer func() {
 		if err != nil {
@@ -102,7 +105,7 @@ func newService(c *config, log *slog.Logger) (_ *service, err error) {
 		Name: "gudang_sensors", Help: "Sensors known, of at most MAX_SENSORS.",
 	}, func() float64 { return float64(s.sensors.Len()) }))
 
-	if err := s.openStore(); err != nil {
+	if err := s.openStore(ctx); err != nil {
 		return nil, err
 	}
 	if err := s.openSource(reg); err != nil {
@@ -131,16 +134,37 @@ func newService(c *config, log *slog.Logger) (_ *service, err error) {
 	return s, nil
 }
 
-// openStore opens both sides of the store.
-func (s *service) openStore() (err error) {
+// openStore opens both sides of the store. It waits for whoever has locked the
+// embedded one, such as someone with a tool: it will be there again.
+func (s *service) openStore(ctx context.Context) error {
+	for {
+		err := s.tryStore()
+		if !sink.Locked(err) {
+			return err
+		}
+		s.log.Warn("another program has locked the embedded store, waiting for it", "error", err)
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return errStopped
+		}
+	}
+}
+
+// errStopped says that a stop came before everything was there to start with.
+var errStopped = errors.New("stopped before the start was over")
+
+func (s *service) tryStore() (err error) {
 	c := s.cfg
-	if c.MongoDBURI != "" {
+	switch {
+	case s.write != nil: // an earlier try got so far
+	case c.MongoDBURI != "":
 		store, err := sink.OpenMongo(c.MongoDBURI, c.MongoDBDatabase, sink.MongoLog(s.log))
 		if err != nil {
 			return &settingError{"MONGODB_URI", err}
 		}
 		s.write = store
-	} else {
+	default:
 		store, err := sink.OpenSQLite(c.DataDir, c.span)
 		if err != nil {
 			return fmt.Errorf("DATA_DIR=%s: %w", c.DataDir, err)

@@ -180,7 +180,7 @@ func (i *instance) stopped() (bool, error) {
 	if how, ok := state.Sys().(syscall.WaitStatus); ok && how.Signal() == syscall.SIGTERM && i.said() == "" {
 		return true, nil // it had not begun
 	}
-	if state.ExitCode() != 0 && !i.lacked() {
+	if state.ExitCode() != 0 {
 		return true, fmt.Errorf("%s ended with %v after SIGTERM", i.name, state)
 	}
 	return true, nil
@@ -195,13 +195,6 @@ func (i *instance) stop() error {
 		}
 		<-time.After(10 * time.Millisecond)
 	}
-}
-
-// lacked says whether the process could not start because another has the
-// embedded store locked: whoever supervises it starts it again.
-func (i *instance) lacked() bool {
-	said := i.said()
-	return strings.HasPrefix(said, "ingest: ") && strings.Contains(said, "database is locked")
 }
 
 // said is the log of this life of the process.

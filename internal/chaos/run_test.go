@@ -275,9 +275,6 @@ func (r *run) supervise() {
 			continue
 		}
 		switch said := i.said(); {
-		case i.lacked():
-			r.note("%s could not start, as its store is locked: again", i.name)
-			r.startInstance(n)
 		case strings.HasPrefix(said, "ingest: "):
 			i.wanted = false
 			r.problem("%s does not start: %s", i.name, said)

@@ -59,6 +59,10 @@ func OpenSQLite(dir string, span reading.Span) (*SQLite, error) {
 	return s, nil
 }
 
+// Locked says that opening the embedded store failed because another program
+// has it locked, which will not last.
+func Locked(err error) bool { return errors.Is(err, sqlite3.BUSY) }
+
 func openSQLite(dir string, span reading.Span) (s *SQLite, err error) {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return nil, err
@@ -274,5 +278,5 @@ func (c *sqliteConn) close() error {
 }
 
 // busyTimeout is how long a write waits for another process, such as a tool
-// that someone has open on the file, before the flush is tried again.
+// that someone has open on the file, before the flush, or the start, is tried again.
 const busyTimeout = 5 * time.Second
