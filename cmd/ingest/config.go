@@ -57,6 +57,11 @@ type config struct {
 	FlushInterval   time.Duration `env:"FLUSH_INTERVAL" envDefault:"1s"`
 	FlushReadings   int           `env:"FLUSH_READINGS" envDefault:"10000"`
 	LatestReadings  int           `env:"LATEST_READINGS" envDefault:"10"`
+	OutlierReadings int           `env:"OUTLIER_READINGS" envDefault:"1000"`
+	Raw             bool          `env:"RAW" envDefault:"false"`
+	Retention       time.Duration `env:"RETENTION" envDefault:"0"`
+	RawRetention    time.Duration `env:"RAW_RETENTION" envDefault:"0"`
+	Rollups         string        `env:"ROLLUPS"`
 	MaxSensors      int           `env:"MAX_SENSORS" envDefault:"100000"`
 	MetricRanges    string        `env:"METRIC_RANGES"`
 	ClockAhead      time.Duration `env:"CLOCK_AHEAD" envDefault:"1m"`
@@ -239,6 +244,12 @@ func (c *config) check() (err error) {
 		return fail("FLUSH_READINGS", c.FlushReadings, "must be from 1 to 1000000")
 	case c.LatestReadings < 0 || c.LatestReadings > 1000:
 		return fail("LATEST_READINGS", c.LatestReadings, "must be from 0 to 1000")
+	case c.OutlierReadings < 10 || c.OutlierReadings > 100_000:
+		return fail("OUTLIER_READINGS", c.OutlierReadings, "must be from 10 to 100000")
+	case c.Retention != 0 && c.Retention < c.BucketSpan:
+		return fail("RETENTION", c.Retention, "must be 0, to keep everything, or at least BUCKET_SPAN (%v)", c.BucketSpan)
+	case c.RawRetention != 0 && c.RawRetention < c.BucketSpan:
+		return fail("RAW_RETENTION", c.RawRetention, "must be 0, to keep everything, or at least BUCKET_SPAN (%v)", c.BucketSpan)
 	case c.MaxSensors < 1:
 		return fail("MAX_SENSORS", c.MaxSensors, "must be at least 1")
 	case c.ClockAhead < 0:

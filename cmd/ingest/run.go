@@ -175,6 +175,23 @@ func (s *service) tryStore() (err error) {
 	return err
 }
 
+// openWriter opens the store to be written to beside a service that may be
+// running.
+func openWriter(c *config, log *slog.Logger) (sink.Store, error) {
+	if c.MongoDBURI != "" {
+		store, err := sink.OpenMongo(c.MongoDBURI, c.MongoDBDatabase, sink.MongoLog(log))
+		if err != nil {
+			return nil, &settingError{"MONGODB_URI", err}
+		}
+		return store, nil
+	}
+	store, err := sink.OpenSQLite(c.DataDir, c.span, sink.SQLiteBeside())
+	if err != nil {
+		return nil, fmt.Errorf("DATA_DIR=%s: %w", c.DataDir, err)
+	}
+	return store, nil
+}
+
 // openReader opens the store to be read.
 func openReader(c *config) (query.Store, error) {
 	if c.MongoDBURI != "" {

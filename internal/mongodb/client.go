@@ -22,6 +22,11 @@ const (
 	Buckets  = "buckets"
 	Sensors  = "sensors"
 	Rejected = "rejected"
+	Overflow = "overflow" // readings of outlier buckets
+	Outliers = "outliers" // outlier buckets whose counters are not settled yet
+	Raw      = "raw"
+	Rollups  = "rollups"
+	Stale    = "stale" // roll-ups that late readings have outdated
 )
 
 const (

@@ -12,8 +12,9 @@ import (
 
 // SensorFields is what the sensor's document holds besides its _id: when it
 // was first and last seen, and the newest point of each metric, with the list
-// of the newest few unless keep is 0. Metrics are in order of name, so that
-// equal sensors have equal documents.
+// of the newest few unless keep is 0, and the end of its newest outlier bucket if
+// it has had one. Metrics are in order of name, so that equal sensors have
+// equal documents.
 func SensorFields(s reading.Sensor, keep int) bson.D {
 	metrics := bson.D{}
 	for _, name := range slices.Sorted(maps.Keys(s.Metrics)) {

@@ -17,7 +17,7 @@ import (
 const (
 	// sqliteName and sqliteVersion are what sink.SQLite writes.
 	sqliteName    = "gudang.db"
-	sqliteVersion = 1
+	sqliteVersion = 2
 
 	// sqliteConns is how many queries run at once. Each connection costs a few
 	// MB of memory, and more of them than processors read no faster.
@@ -103,7 +103,7 @@ func (c *sqliteConn) check() error {
 	case version == 0:
 		return errEmpty
 	case version != sqliteVersion:
-		return fmt.Errorf("%s has version %d, this program reads version %d", sqliteName, version, sqliteVersion)
+		return fmt.Errorf("%s has version %d, this program reads version %d: start the service once, which brings an older file up to it", sqliteName, version, sqliteVersion)
 	}
 	return nil
 }

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	selectSensor    = `SELECT _id, firstSeen, lastSeen, metrics FROM sensors WHERE _id = ?`
-	selectSensors   = `SELECT _id, firstSeen, lastSeen, metrics FROM sensors WHERE _id > ? ORDER BY _id LIMIT ?`
+	selectSensor    = `SELECT _id, firstSeen, lastSeen, metrics, outlierUntil FROM sensors WHERE _id = ?`
+	selectSensors   = `SELECT _id, firstSeen, lastSeen, metrics, outlierUntil FROM sensors WHERE _id > ? ORDER BY _id LIMIT ?`
 	selectSensorIDs = `SELECT _id FROM sensors WHERE _id > ? ORDER BY _id LIMIT ?`
 )
 
@@ -94,7 +94,7 @@ var errDocument = errors.New("its stored document is damaged")
 
 func readSensor(st *sqlite3.Stmt) (reading.Sensor, error) {
 	var docs map[string]metricDoc
-	sensor := reading.Sensor{ID: st.ColumnText(0), FirstSeen: st.ColumnInt64(1), LastSeen: st.ColumnInt64(2)}
+	sensor := reading.Sensor{ID: st.ColumnText(0), FirstSeen: st.ColumnInt64(1), LastSeen: st.ColumnInt64(2), OutlierUntil: st.ColumnInt64(4)}
 	if err := json.Unmarshal(st.ColumnRawText(3), &docs); err != nil {
 		return sensor, fmt.Errorf("%w: %q: %w", errDocument, sensor.ID, err)
 	}

@@ -34,6 +34,9 @@ type Sensor struct {
 	FirstSeen int64              // earliest reading time
 	LastSeen  int64              // latest reading time
 	Metrics   map[string][]Point // newest first, times distinct
+	// OutlierUntil is where the span of its newest outlier bucket ends; 0 if
+	// it has had none.
+	OutlierUntil int64
 }
 
 // MergeLatest merges two lists of points, newest first, into the newest n.
@@ -73,6 +76,7 @@ func (s *Sensor) Merge(o Sensor, keep int) {
 	}
 	s.FirstSeen = min(s.FirstSeen, o.FirstSeen)
 	s.LastSeen = max(s.LastSeen, o.LastSeen)
+	s.OutlierUntil = max(s.OutlierUntil, o.OutlierUntil)
 	for name, points := range o.Metrics {
 		s.Metrics[name] = MergeLatest(s.Metrics[name], points, keep)
 	}

@@ -28,9 +28,11 @@ const sqliteName = "gudang.db"
 // own, so that a fault in it cannot reach ours. Do not link both: two SQLites
 // in one process do not see each other's locks on a file.
 type SQLite struct {
-	path string
-	lock *dirLock
-	file os.FileInfo // the file as it was opened, to notice that it is gone
+	path   string
+	span   reading.Span
+	beside bool
+	lock   *dirLock    // nil: beside a service
+	file   os.FileInfo // the file as it was opened, to notice that it is gone
 
 	// turn holds the one connection: whoever takes it has it alone. It is a
 	// channel and no mutex so that waiting for it can end with a context.
@@ -48,11 +50,23 @@ type sqliteConn struct {
 	text    [2][]byte
 }
 
+// SQLiteOption changes how a SQLite works.
+type SQLiteOption func(*SQLite)
+
+// SQLiteBeside opens the store beside a service that may be running: each of
+// our transactions reads what it goes by, so that two processes may write.
+// Without it a directory belongs to one service.
+func SQLiteBeside() SQLiteOption { return func(s *SQLite) { s.beside = true } }
+
 // OpenSQLite opens the embedded store in dir for writing and creates what is
 // not there yet. The span is recorded, so that whoever reads knows how long a
 // stored bucket may be.
-func OpenSQLite(dir string, span reading.Span) (*SQLite, error) {
-	s, err := openSQLite(dir, span)
+func OpenSQLite(dir string, span reading.Span, opts ...SQLiteOption) (*SQLite, error) {
+	s := &SQLite{span: span}
+	for _, opt := range opts {
+		opt(s)
+	}
+	err := s.open(dir)
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the embedded store in %q: %w", dir, err)
 	}
@@ -63,27 +77,27 @@ func OpenSQLite(dir string, span reading.Span) (*SQLite, error) {
 // has it locked, which will not last.
 func Locked(err error) bool { return errors.Is(err, sqlite3.BUSY) }
 
-func openSQLite(dir string, span reading.Span) (s *SQLite, err error) {
+func (s *SQLite) open(dir string) (err error) {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
-		return nil, err
+		return err
 	}
 	// An absolute path is never mistaken for a URI, whatever its characters.
-	path, err := filepath.Abs(filepath.Join(dir, sqliteName))
-	if err != nil {
-		return nil, err
+	if s.path, err = filepath.Abs(filepath.Join(dir, sqliteName)); err != nil {
+		return err
 	}
-	lock, err := lockDir(dir)
-	if err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, lock.release())
+	if !s.beside {
+		if s.lock, err = lockDir(dir); err != nil {
+			return err
 		}
-	}()
-	db, err := sqlite3.OpenFlags(path, sqlite3.OPEN_READWRITE|sqlite3.OPEN_CREATE)
+		defer func() {
+			if err != nil {
+				err = errors.Join(err, s.lock.release())
+			}
+		}()
+	}
+	db, err := sqlite3.OpenFlags(s.path, sqlite3.OPEN_READWRITE|sqlite3.OPEN_CREATE)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	c := &sqliteConn{Conn: db, stmts: make(map[string]*sqlite3.Stmt)}
 	defer func() {
@@ -91,16 +105,15 @@ func openSQLite(dir string, span reading.Span) (s *SQLite, err error) {
 			err = errors.Join(err, c.close())
 		}
 	}()
-	if err := c.prepareFile(span); err != nil {
-		return nil, err
+	if err := c.prepareFile(s.span); err != nil {
+		return err
 	}
-	file, err := os.Stat(path)
-	if err != nil {
-		return nil, err
+	if s.file, err = os.Stat(s.path); err != nil {
+		return err
 	}
-	s = &SQLite{path: path, lock: lock, file: file, turn: make(chan *sqliteConn, 1)}
+	s.turn = make(chan *sqliteConn, 1)
 	s.turn <- c
-	return s, nil
+	return nil
 }
 
 // take waits for the connection. Until it is given back its statements end
@@ -263,7 +276,11 @@ func (s *SQLite) Close() error {
 		return nil
 	}
 	close(s.turn)
-	if err := errors.Join(c.close(), s.lock.release()); err != nil {
+	err := c.close()
+	if s.lock != nil {
+		err = errors.Join(err, s.lock.release())
+	}
+	if err != nil {
 		return fmt.Errorf("cannot close the embedded store %q: %w", s.path, err)
 	}
 	return nil

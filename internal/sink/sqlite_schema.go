@@ -50,6 +50,41 @@ CREATE TABLE meta (
 	_id   TEXT NOT NULL PRIMARY KEY,
 	value INTEGER NOT NULL
 );
+`, `
+CREATE TABLE overflow (
+	sensorId TEXT    NOT NULL,
+	metric   TEXT    NOT NULL,
+	time     INTEGER NOT NULL,
+	value    REAL    NOT NULL,
+	PRIMARY KEY (sensorId, metric, time)
+) WITHOUT ROWID;
+CREATE TABLE raw (
+	sensorId TEXT    NOT NULL,
+	metric   TEXT    NOT NULL,
+	time     INTEGER NOT NULL,
+	value    REAL    NOT NULL,
+	PRIMARY KEY (sensorId, metric, time)
+) WITHOUT ROWID;
+CREATE TABLE rollups (
+	sensorId TEXT    NOT NULL,
+	metric   TEXT    NOT NULL,
+	span     INTEGER NOT NULL,
+	start    INTEGER NOT NULL,
+	count    INTEGER NOT NULL,
+	sum      REAL    NOT NULL,
+	min      REAL    NOT NULL,
+	max      REAL    NOT NULL,
+	PRIMARY KEY (sensorId, metric, span, start)
+) WITHOUT ROWID;
+CREATE TABLE stale (
+	sensorId TEXT    NOT NULL,
+	metric   TEXT    NOT NULL,
+	span     INTEGER NOT NULL,
+	start    INTEGER NOT NULL,
+	writes   INTEGER NOT NULL,
+	PRIMARY KEY (sensorId, metric, span, start)
+) WITHOUT ROWID;
+ALTER TABLE sensors ADD COLUMN outlierUntil INTEGER;
 `}
 
 // prepareFile sets the connection up, and the file if it is new or old.

@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	selectSensor = `SELECT firstSeen, lastSeen, metrics FROM sensors WHERE _id = ?`
-	upsertSensor = `INSERT INTO sensors (_id, firstSeen, lastSeen, metrics) VALUES (?, ?, ?, ?)
-		ON CONFLICT (_id) DO UPDATE SET firstSeen = excluded.firstSeen, lastSeen = excluded.lastSeen, metrics = excluded.metrics`
+	selectSensor = `SELECT firstSeen, lastSeen, metrics, outlierUntil FROM sensors WHERE _id = ?`
+	upsertSensor = `INSERT INTO sensors (_id, firstSeen, lastSeen, metrics, outlierUntil) VALUES (?, ?, ?, ?, nullif(?, 0))
+		ON CONFLICT (_id) DO UPDATE SET firstSeen = excluded.firstSeen, lastSeen = excluded.lastSeen, metrics = excluded.metrics, outlierUntil = excluded.outlierUntil`
 )
 
 // MergeSensors implements Store.
@@ -53,7 +53,7 @@ func (c *sqliteConn) mergeSensor(sensor reading.Sensor, keep int) error {
 	if err != nil {
 		return err
 	}
-	return c.exec(upsertSensor, merged.ID, merged.FirstSeen, merged.LastSeen, text)
+	return c.exec(upsertSensor, merged.ID, merged.FirstSeen, merged.LastSeen, text, merged.OutlierUntil)
 }
 
 // metricDoc is a metric in the stored document. Its time and value are those
@@ -100,7 +100,7 @@ func decodeSensor(st *sqlite3.Stmt, id string) reading.Sensor {
 	}
 	sensor := reading.Sensor{
 		ID: id, FirstSeen: st.ColumnInt64(0), LastSeen: st.ColumnInt64(1),
-		Metrics: make(map[string][]reading.Point, len(docs)),
+		Metrics: make(map[string][]reading.Point, len(docs)), OutlierUntil: st.ColumnInt64(3),
 	}
 	for name, doc := range docs {
 		points := []reading.Point{{Time: doc.Time, Value: float64(doc.Value)}}

@@ -99,7 +99,7 @@ func TestSQLiteRowsAreReadableByEveryTool(t *testing.T) {
 		`SELECT total(v.value), group_concat(v.type) FROM buckets, json_each("values") v`:                    `53.3999999 real,real,real`,
 		`SELECT typeof(sum), datetime(start / 1000, 'unixepoch') FROM buckets`:                               `real 2026-12-06 09:05:00`,
 		`SELECT count(*) FROM buckets, json_each(offsets) o WHERE o.value = 5000`:                            `1`,
-		`PRAGMA user_version`:    `1`,
+		`PRAGMA user_version`:    `2`,
 		`PRAGMA journal_mode`:    `wal`,
 		`PRAGMA integrity_check`: `ok`,
 	} {
