@@ -243,7 +243,8 @@ func (m *Mongo) Scan(ctx context.Context, yield func(*Stored) error) error {
 // overflow reads the readings of a series in overflow, in order of time.
 func (m *Mongo) overflow(ctx context.Context, s reading.Series, from, until int64, limit int) (points []reading.Point, err error) {
 	filter := bson.D{
-		{Key: "sensorId", Value: s.Sensor}, {Key: "metric", Value: s.Metric},
+		{Key: "sensorId", Value: s.Sensor},
+		{Key: "metric", Value: s.Metric},
 		{Key: "time", Value: bson.D{{Key: "$gte", Value: bson.DateTime(from)}, {Key: "$lt", Value: bson.DateTime(until)}}},
 	}
 	opts := options.Find().SetSort(bson.D{{Key: "time", Value: 1}}).SetLimit(int64(limit)).

@@ -41,7 +41,9 @@ type Sensor struct {
 
 // Outlier says whether the sensor's newest reading lies in an outlier bucket, or
 // not far behind one: at the start of a span even the fastest has few readings.
-func (s *Sensor) Outlier() bool { return s.OutlierUntil > 0 && s.LastSeen < s.OutlierUntil+outlierLinger }
+func (s *Sensor) Outlier() bool {
+	return s.OutlierUntil > 0 && s.LastSeen < s.OutlierUntil+outlierLinger
+}
 
 const outlierLinger = 60_000
 

@@ -74,8 +74,10 @@ func OpenMongo(uri, database string, opts ...MongoOption) (*Mongo, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Mongo{client: client, writers: min(4, runtime.GOMAXPROCS(0)), batch: batchMost, log: slog.New(slog.DiscardHandler),
-		outlier: DefaultOutlier, span: reading.Span(time.Minute.Milliseconds()), settler: settler{now: time.Now}}
+	m := &Mongo{
+		client: client, writers: min(4, runtime.GOMAXPROCS(0)), batch: batchMost, log: slog.New(slog.DiscardHandler),
+		outlier: DefaultOutlier, span: reading.Span(time.Minute.Milliseconds()), settler: settler{now: time.Now},
+	}
 	for _, opt := range opts {
 		opt(m)
 	}

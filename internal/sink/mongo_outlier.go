@@ -28,8 +28,10 @@ func (c bucketsCollection) mark(ctx context.Context, list []Outlier) error {
 		id := o.ID(o.Start)
 		models[i] = mongo.NewUpdateOneModel().SetUpsert(true).SetFilter(byID(id)).SetUpdate(bson.D{
 			{Key: "$set", Value: bson.D{
-				{Key: "sensorId", Value: o.Sensor}, {Key: "metric", Value: o.Metric},
-				{Key: "start", Value: bson.DateTime(o.Start)}, {Key: "until", Value: bson.DateTime(o.Until)},
+				{Key: "sensorId", Value: o.Sensor},
+				{Key: "metric", Value: o.Metric},
+				{Key: "start", Value: bson.DateTime(o.Start)},
+				{Key: "until", Value: bson.DateTime(o.Until)},
 			}},
 			{Key: "$inc", Value: bson.D{{Key: "n", Value: int64(1)}}},
 		})
@@ -187,7 +189,8 @@ func (c bucketsCollection) marks(ctx context.Context) (list []mark, err error) {
 // total sums up what overflow has of a bucket, at the server if it can.
 func (c bucketsCollection) total(ctx context.Context, o Outlier) (totals, error) {
 	match := bson.D{
-		{Key: "sensorId", Value: o.Sensor}, {Key: "metric", Value: o.Metric},
+		{Key: "sensorId", Value: o.Sensor},
+		{Key: "metric", Value: o.Metric},
 		{Key: "time", Value: bson.D{{Key: "$gte", Value: bson.DateTime(o.Start)}, {Key: "$lt", Value: bson.DateTime(o.Until)}}},
 	}
 	t, err := c.group(ctx, match)
@@ -208,8 +211,11 @@ func (c bucketsCollection) group(ctx context.Context, match bson.D) (t totals, e
 	cursor, err := c.truth(mongodb.Overflow).Aggregate(ctx, mongo.Pipeline{
 		{{Key: "$match", Value: match}},
 		{{Key: "$group", Value: bson.D{
-			{Key: "_id", Value: nil}, {Key: "count", Value: bson.D{{Key: "$sum", Value: 1}}}, {Key: "sum", Value: bson.D{{Key: "$sum", Value: "$value"}}},
-			{Key: "min", Value: bson.D{{Key: "$min", Value: "$value"}}}, {Key: "max", Value: bson.D{{Key: "$max", Value: "$value"}}},
+			{Key: "_id", Value: nil},
+			{Key: "count", Value: bson.D{{Key: "$sum", Value: 1}}},
+			{Key: "sum", Value: bson.D{{Key: "$sum", Value: "$value"}}},
+			{Key: "min", Value: bson.D{{Key: "$min", Value: "$value"}}},
+			{Key: "max", Value: bson.D{{Key: "$max", Value: "$value"}}},
 		}}},
 	})
 	if err != nil {
@@ -247,6 +253,9 @@ func (c bucketsCollection) unmark(ctx context.Context, m mark) error {
 // sweepMost is how many buckets one Sweep migrates.
 const sweepMost = 100
 
+// skipMost is how many damaged buckets Sweep knows not to ask for.
+const skipMost = 1000
+
 // Sweep implements Store.
 func (m *Mongo) Sweep(ctx context.Context) (Swept, error) {
 	var all Swept
@@ -262,7 +271,7 @@ func (m *Mongo) Sweep(ctx context.Context) (Swept, error) {
 	for _, o := range large {
 		fresh, err := migrate(ctx, store, o)
 		if errors.Is(err, errDamaged) {
-			m.skip = append(m.skip, o.ID(o.Start))
+			m.skip = append(m.skip[max(0, len(m.skip)-skipMost):], o.ID(o.Start))
 			m.log.Warn("a bucket above OUTLIER_READINGS is left as it is", "sensor", o.Sensor, "metric", o.Metric, "start", time.UnixMilli(o.Start).UTC(), "error", err)
 			continue
 		}

@@ -199,7 +199,7 @@ func models(items []*item) []mongo.WriteModel {
 	list := make([]mongo.WriteModel, len(items))
 	for i, it := range items {
 		from := len(buf)
-		buf = appendFilter(buf, it.left)
+		buf = appendFilter(buf, it.id, it.left)
 		mid := len(buf)
 		buf = appendUpdate(buf, it.left)
 		all[i].Filter, all[i].Update, all[i].Upsert = bson.Raw(buf[from:mid]), bson.Raw(buf[mid:]), &upsert

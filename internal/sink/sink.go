@@ -257,6 +257,9 @@ func (s *Sink) sweep(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
+		if s.Ready(ctx) != nil {
+			continue
+		}
 		begun := time.Now()
 		swept, err := s.store.Sweep(ctx)
 		s.outliers(swept.Outliers, swept.Migrated)
