@@ -142,7 +142,7 @@ func numbered(name string) bool { return name != "" && isDigit(name[len(name)-1]
 // good one. What is no number is a state like any other, unless it looks as if
 // it were to be one: "26,4" must not pass in silence.
 func (d *Decoder) readState(text []byte, f *field, sc *scope) {
-	if _, why := parseNumber(unquote(text)); why == reading.InvalidValue && !numberLike(unquote(text)) {
+	if _, why := parseNumber(unquote(text)); notNumeric(why) && !numberLike(unquote(text)) {
 		d.noReading()
 		return
 	}
@@ -157,8 +157,8 @@ func (d *Decoder) readNumber(text []byte, f *field, sc *scope) {
 	switch {
 	case why == reading.InvalidValue && (len(text) == 0 || isStatus(text)):
 		d.noReading()
-	case why == reading.InvalidValue:
-		d.reject(why, "the payload is no number")
+	case notNumeric(why):
+		d.reject(why, notANumber(text, why, "the payload is no number"))
 	case f.role != roleMetric && f.role != roleValue:
 		d.reject(reading.NoReading, "the topic names no metric for the number")
 	default:
@@ -175,9 +175,7 @@ func unquote(text []byte) []byte {
 
 // numberLike says whether text that is no number seems meant as one.
 func numberLike(text []byte) bool {
-	if len(text) > 0 && (text[0] == '-' || text[0] == '+') {
-		text = text[1:]
-	}
+	text = unsigned(text)
 	if len(text) == 0 || !isDigit(text[0]) {
 		return false
 	}

@@ -358,9 +358,14 @@ func (d *Decoder) readScalar(n *node, f *field, sc *scope) {
 	case aNull:
 		d.addNothing(sc, f)
 	case aBool, anArray:
-		if expected {
-			d.add(sc, f, unit, 0, reading.InvalidValue)
+		if !expected {
+			return
 		}
+		why := reading.InvalidValue
+		if n.kind == aBool {
+			why = reading.Boolean
+		}
+		d.add(sc, f, unit, 0, why)
 	}
 }
 
