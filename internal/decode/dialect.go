@@ -1,6 +1,7 @@
 package decode
 
 import (
+	"slices"
 	"strings"
 
 	"gudang/internal/reading"
@@ -173,16 +174,6 @@ func unquote(text []byte) []byte {
 	return text
 }
 
-// numberLike says whether text that is no number seems meant as one.
-func numberLike(text []byte) bool {
-	text = unsigned(text)
-	if len(text) == 0 || !isDigit(text[0]) {
-		return false
-	}
-	_, _, date := parseDate(text)
-	return !date
-}
-
 // metricIn finds the known metric at the end of a name, which is all that says
 // what it is: cold_room_temperature, kitchen_dew_point. It is of that metric and
 // not one of its kind, since the rest of the name is the sensor's. ok is false
@@ -191,11 +182,13 @@ func (d *Decoder) metricIn(name string) (f field, ok bool) {
 	for from := 0; ; {
 		rest := name[from:]
 		if f := d.names.getString(rest); f.known && (len(rest) >= 3 || f.name == "ph") {
-			in := *f
-			in.name, in.key = f.kind, name
-			if r, ok := d.names.ranges[in.name]; ok {
-				in.lo, in.hi = r[0], r[1]
+			before := strings.TrimSuffix(name[:from], "_")
+			if f.kind == "humidity" && slices.Contains(notRelative, before[strings.LastIndexByte(before, '_')+1:]) {
+				return field{}, false
 			}
+			in := *f
+			in.key = name
+			d.names.rename(&in, f.kind)
 			return in, true
 		}
 		i := strings.IndexByte(rest, '_')

@@ -16,8 +16,12 @@ var ttnCases = []decodeCase{
 	{"an id in the payload is no other device", "t", `{"end_device_ids":{"device_id":"d-1"},"uplink_message":{"decoded_payload":{"id":5,"temp":1}}}`, "d-1 temperature=1"},
 	{
 		"values may lie deeper", "t", `{"end_device_ids":{"device_id":"d-1"},"uplink_message":{"decoded_payload":{"environment":{"temperature":21.5,"co2":{"value":600,"unit":"ppm"}},"battery":{"value":3.1,"unit":"V"}}}}`,
-		"!battery invalid_value; d-1 temperature=21.5; d-1 co2=600",
+		"d-1 temperature=21.5; d-1 co2=600; d-1 battery_voltage=3.1",
 	},
+	{"a battery in millivolts has a voltage, too", "t", `{"end_device_ids":{"device_id":"d-1"},"uplink_message":{"decoded_payload":{"battery":{"value":3120,"unit":"mV"}}}}`, "d-1 battery_voltage=3.12"},
+	{"one in percent a level", "t", `{"end_device_ids":{"device_id":"d-1"},"uplink_message":{"decoded_payload":{"battery":{"value":90,"unit":"%"}}}}`, "d-1 battery=90"},
+	{"and one in another unit neither", "t", `{"end_device_ids":{"device_id":"d-1"},"uplink_message":{"decoded_payload":{"battery":{"value":90,"unit":"mAh"}}}}`, "!battery invalid_value; rejected invalid_value"},
+	{"numbers as text", "t", `{"end_device_ids":{"device_id":"d-1"},"uplink_message":{"decoded_payload":{"BatV":3.05,"Humidity":"48.5","Temperature":"-21.5"}}}`, "d-1 battery_voltage=3.05; d-1 humidity=48.5; d-1 temperature=-21.5"},
 	{"probes are named", "t", `{"end_device_ids":{"device_id":"d-1"},"uplink_message":{"decoded_payload":{"probe1":{"temperature":1},"probe2":{"temperature":2}}}}`, "d-1/probe1 temperature=1; d-1/probe2 temperature=2"},
 	{"by their ids where they have some", "t", `{"end_device_ids":{"device_id":"d-1"},"uplink_message":{"decoded_payload":{"sensors":[{"id":"a","temp":1},{"id":"b","temp":2}]}}}`, "d-1/a temperature=1; d-1/b temperature=2"},
 	{"Cayenne LPP has channels", "t", `{"end_device_ids":{"device_id":"d-1"},"uplink_message":{"decoded_payload":{"temperature_1":21.5,"relative_humidity_2":40}}}`, "d-1 temperature_1=21.5; d-1 relative_humidity_2=40"},

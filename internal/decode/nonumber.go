@@ -45,6 +45,26 @@ func notANumber(text []byte, why reading.Reason, otherwise string) string {
 	return otherwise
 }
 
+// numberLike says whether a text among others that may stand there is meant as
+// a number: it is one, is written as one elsewhere, or has its unit behind it.
+// 2026.3.1, 12:30 and 255,0,0 are other things.
+func numberLike(text []byte) bool {
+	if _, ok := parseDecimal(text); ok {
+		return true
+	}
+	switch whyNoNumber(text) {
+	case reading.DecimalComma, reading.ThousandsSeparator, reading.NumberSyntax:
+		return true
+	case reading.InvalidValue, reading.ControlCharacter:
+	default:
+		return false
+	}
+	rest := bytes.TrimLeft(unsigned(text), "0123456789.")
+	_, ok := parseDecimal(text[:len(text)-len(rest)])
+	const longestUnit = 8
+	return ok && len(rest) <= longestUnit && !bytes.ContainsAny(rest, "0123456789")
+}
+
 var booleans = []string{"true", "false"}
 
 func unsigned(text []byte) []byte {

@@ -330,8 +330,7 @@ func (d *Decoder) readSparkplugMetric(m *sparkplugMetric, stamp uint64, sc scope
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		v, why = 0, reading.NotFinite
 	}
-	f := d.plainField(m.name)
-	unit := m.unit
+	f, unit := d.inVolts(d.plainField(m.name), m.unit), m.unit
 	if f.unit != "" && findUnit(f.unit, string(unit)) == nil {
 		unit = nil // no unit that is known: the canonical one is supposed
 	}

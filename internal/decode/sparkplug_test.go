@@ -118,6 +118,7 @@ var sparkplugCases = []struct {
 		[][2]string{{"DDATA/e/d", payload(named("temperature").at(sparkplugNow-60000).varint(5, 1).double(1), named("temperature").at(sparkplugNow).double(2))}},
 		"e/d temperature=1 2026-12-06T09:04:10; e/d temperature=2" + onTime,
 	},
+	{"a battery in volts is a voltage", [][2]string{{"DDATA/e/d", payload(named("Battery").unit("V").double(3.25))}}, "e/d battery_voltage=3.25" + onTime},
 	{"a folder is a part of the name", [][2]string{{"DDATA/e/d", payload(named("Inputs/Temperature").unit("K").double(300.15))}}, "e/d inputs_temperature=27" + onTime},
 	{"NaN is not finite", [][2]string{{"DDATA/e/d", payload(named("temperature").double(math.NaN()), named("humidity").double(50))}}, "!temperature not_finite; e/d humidity=50" + onTime},
 	{"a truncated message is refused whole", [][2]string{{"DDATA/e/d", payload(named("temperature").double(1), named("humidity").double(50))[:40]}}, "rejected invalid_value"},

@@ -37,7 +37,7 @@ var known = []Metric{
 	{"pm10", "µg/m³", 0, 10000, keys("pm10 pm10_0")},
 	{"dew_point", "°C", -100, 120, keys("dew_point dewpt dp titik_embun").unit("c", "dewptc").unit("f", "dewptf")},
 	{"heat_index", "°C", -100, 200, keys("heat_index hi feels_like apparent_temperature")},
-	{"illuminance", "lx", 0, 300000, keys("illuminance lux illumination light_level cahaya intensitas_cahaya")},
+	{"illuminance", "lx", 0, 300000, keys("illuminance lux light_lux illumination light_level cahaya intensitas_cahaya")},
 	{"ph", "", 0, 14, keys("ph")},
 	{"rssi", "dBm", -200, 50, keys("rssi wifi_rssi signal_strength")},
 	{"snr", "dB", -100, 100, keys("snr")},
@@ -114,6 +114,7 @@ var (
 		"version", "ver", "firmware", "firmwareVersion", "fw", "fwVersion", "sw", "swVersion", "hw", "hwVersion", "model", "modelId", "brand", "vendor", "manufacturer",
 		"bn", "bt", "bu", "bv", "bs", "bver", // SenML's base fields (RFC 8428)
 		"macType", "ip", "ipAddress", "ssid", "bssid", "port", "host", "hostname", "qos", "retain", "topic", "schema", "format", "timezone", "tz", "clientToken",
+		"colorTemp", "colorTemperature", "colourTemperature", // what a lamp is set to
 	}
 )
 
