@@ -23,6 +23,7 @@ var ttnCases = []decodeCase{
 	{"and one in another unit neither", "t", `{"end_device_ids":{"device_id":"d-1"},"uplink_message":{"decoded_payload":{"battery":{"value":90,"unit":"mAh"}}}}`, "!battery invalid_value; rejected invalid_value"},
 	{"numbers as text", "t", `{"end_device_ids":{"device_id":"d-1"},"uplink_message":{"decoded_payload":{"BatV":3.05,"Humidity":"48.5","Temperature":"-21.5"}}}`, "d-1 battery_voltage=3.05; d-1 humidity=48.5; d-1 temperature=-21.5"},
 	{"probes are named", "t", `{"end_device_ids":{"device_id":"d-1"},"uplink_message":{"decoded_payload":{"probe1":{"temperature":1},"probe2":{"temperature":2}}}}`, "d-1/probe1 temperature=1; d-1/probe2 temperature=2"},
+	{"by their names", "t", `{"end_device_ids":{"device_id":"d-1"},"uplink_message":{"decoded_payload":{"sensors":[{"name":"a","temp":1},{"name":"b","temp":2}]}}}`, "d-1/a temperature=1; d-1/b temperature=2"},
 	{"by their ids where they have some", "t", `{"end_device_ids":{"device_id":"d-1"},"uplink_message":{"decoded_payload":{"sensors":[{"id":"a","temp":1},{"id":"b","temp":2}]}}}`, "d-1/a temperature=1; d-1/b temperature=2"},
 	{"Cayenne LPP has channels", "t", `{"end_device_ids":{"device_id":"d-1"},"uplink_message":{"decoded_payload":{"temperature_1":21.5,"relative_humidity_2":40}}}`, "d-1 temperature_1=21.5; d-1 relative_humidity_2=40"},
 	{"the normalised payload stands for a missing decoded one", "t", `{"end_device_ids":{"device_id":"d-1"},"uplink_message":{"normalized_payload":[{"air":{"temperature":21.5,"relativeHumidity":40}}]}}`, "d-1 temperature=21.5; d-1 humidity=40"},

@@ -1,6 +1,10 @@
 package decode
 
-import "gudang/internal/reading"
+import (
+	"strings"
+
+	"gudang/internal/reading"
+)
 
 func ttnFleet() Fleet {
 	return Fleet{
@@ -105,7 +109,7 @@ func (d *Decoder) readInside(at int32, sc scope) {
 		switch {
 		case why != "":
 			c.sensor, c.why = device, why
-		case c.sensor == device || c.sensor == "":
+		case c.sensor == device || c.sensor == "" || strings.HasPrefix(c.sensor, device+"/"):
 		case c.sensor == own:
 			c.sensor = device
 		default:
