@@ -137,6 +137,7 @@ var jsonCases = []decodeCase{
 	{"with the capitals that it has", "r/x", `{"pressure_hPa":1003,"temp_degF":68.9}`, "x pressure=1003; x temperature=20.5"},
 	{"or behind a name in camel case", "r/x", `{"airPressureMmHg":750}`, "x pressure=999.917906"},
 	{"a battery in volts is a voltage", "r/x", `{"battery":{"value":3.7,"unit":"V"},"backup_battery":{"value":2.9,"unit":"V"}}`, "x battery_voltage=3.7; x backup_battery_voltage=2.9"},
+	{"the chip behind a metric is a part of its name", "r/x", `{"temperature_ds18b20":-127,"temperature_dht22":20.5,"tempF_bme280":68}`, "!temperature_ds18b20 out_of_range; x temperature_dht22=20.5; x temperature_bme280=20"},
 	{"a humidity in grams is no relative one", "r/x", `{"absolute_humidity":120.5,"soil_humidity":40}`, "x absolute_humidity=120.5; x soil_humidity=40"},
 	{"the colour of a lamp is no temperature", "r/x", `{"color_temp":300,"temperature":20}`, "x temperature=20"},
 	{"a unit named by the inner key", "r/x", `{"temperature":{"fahrenheit":68.9,"celsius":20.5,"max":23}}`, "x temperature=20.5; x temperature_max=23"},

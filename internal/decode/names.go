@@ -169,6 +169,9 @@ func (n *names) classify(key string) field {
 	if f, ok := n.kindOf(name); ok {
 		return f
 	}
+	if f, ok := n.ofChip(name); ok {
+		return f
+	}
 	if name == "" || len(name) > MaxMetric {
 		return field{role: roleMetric, invalid: true, name: key[:utf8Cut(key, MaxMetric)]}
 	}
