@@ -165,6 +165,7 @@ var jsonCases = []decodeCase{
 		"a temperature=4.2 2026-12-06T09:05:20; a temperature=4.1 2026-12-06T09:05:10",
 	},
 	{"elements with names are probes", "r/x", `{"sensors":[{"name":"in","t":21,"h":40},{"name":"out","t":4}]}`, "x/in temperature=21; x/in humidity=40; x/out temperature=4"},
+	{"a probe keeps its name alone", "r/x", `{"sensors":[{"name":"in","t":21}]}`, "x/in temperature=21"},
 	{"of the device that the payload names", "r/x", `{"id":"a","sensors":[{"label":"in","t":21},{"label":"out","t":4}]}`, "a/in temperature=21; a/out temperature=4"},
 	{"or are sensors where nothing names a device", "fixed", `[{"name":"s1","t":21},{"name":"s2","t":4}]`, "s1 temperature=21; s2 temperature=4"},
 	{"but not with ids", "r/x", `[{"id":"a","name":"in","t":21},{"id":"b","name":"out","t":4}]`, "a temperature=21; b temperature=4"},

@@ -1,6 +1,10 @@
 package decode
 
-import "gudang/internal/reading"
+import (
+	"bytes"
+
+	"gudang/internal/reading"
+)
 
 // elementNames are keys by which the objects of an array are told apart where
 // they have no ids, the best one first.
@@ -9,7 +13,7 @@ var elementNames = []string{"name", "label", "probe"}
 // elementName is the key that gives the elements of an array names which are
 // not all the same, empty if there is none: they are probes of one device then,
 // {"sensors": [{"name": "in", "t": 21}, {"name": "out", "t": 4}]}, and would
-// become one series.
+// become one series. Elements of "sensors" are so by the name of the list.
 func (d *Decoder) elementName(at int32) string {
 	for _, key := range elementNames {
 		if d.tellsApart(at, key) {
@@ -22,7 +26,8 @@ func (d *Decoder) elementName(at int32) string {
 func (d *Decoder) tellsApart(at int32, key string) bool {
 	nodes := d.doc.nodes
 	var first []byte
-	differ := false
+	// One probe of a list of them keeps its name when the others are missing.
+	differ := bytes.EqualFold(d.doc.key(&nodes[at]), []byte("sensors")) && nodes[at].next > at+1
 	for i := at + 1; i < nodes[at].next; i = nodes[i].next {
 		name := d.text(d.child(i, key))
 		switch {

@@ -125,6 +125,7 @@ var sparkplugCases = []struct {
 	{"so is text", [][2]string{{"DDATA/e/d", `{"temperature":1}`}}, "rejected invalid_value"},
 	{"so is a metric of another type on the wire", [][2]string{{"DDATA/e/d", payload(sparkplug(nil).varint(metricName, 3))}}, "rejected invalid_value"},
 	{"so is a name that is no text", [][2]string{{"DDATA/e/d", payload(named("\xff").double(1))}}, "rejected invalid_value"},
+	{"a compressed payload is not lost in silence", [][2]string{{"DDATA/e/d", string(sparkplug(payload()).text(payloadUUID, sparkplugCompressed).text(5, "\x78\x9c"))}}, "rejected no_reading"},
 	{"an empty list of metrics is ignored", [][2]string{{"DDATA/e/d", payload()}}, "ignored status"},
 	{"an unknown type of message is refused", [][2]string{{"XDATA/e/d", payload(named("temperature").double(1))}}, "rejected no_reading"},
 }
