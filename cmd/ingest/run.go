@@ -22,6 +22,7 @@ import (
 	"gudang/internal/query"
 	"gudang/internal/sink"
 	"gudang/internal/source"
+	"gudang/internal/upkeep"
 	"gudang/internal/web"
 )
 
@@ -45,6 +46,7 @@ type service struct {
 	write    sink.Store
 	read     query.Store
 	web      *web.Server
+	refresh  *upkeep.Refresh // nil: the store keeps no buckets of ours
 }
 
 // input is where messages come from: a session with a broker outside, or what
@@ -124,6 +126,7 @@ func newService(ctx context.Context, c *config, log *slog.Logger) (_ *service, e
 	s.bucketer = bucketer.New(bucketer.Config{
 		Span: c.span, ReadingInterval: c.ReadingInterval, FlushInterval: c.FlushInterval, FlushReadings: c.FlushReadings,
 	}, intake, s.sink, s.sensors, reg)
+	s.refresh = s.openRefresh(reg)
 	s.web = web.New(web.Config{
 		Reader: s.read, Gatherer: reg, Registerer: reg, Log: log, Version: version,
 		Health: append(health, web.Check{Name: "store", Ready: s.sink.Ready}),
@@ -298,6 +301,9 @@ func (s *service) run(stop context.Context) error {
 		return early(flushed, "sink", s.sink.Run(flushed, ctx))
 	})
 	group.Go(func() error { return early(served, "web server", s.web.Run(served)) })
+	if s.refresh != nil {
+		group.Go(func() error { return early(flushed, "refresh", s.refresh.Run(flushed)) })
+	}
 	if s.broker != nil {
 		group.Go(func() error { return early(served, "embedded broker", s.broker.Run(served, stop)) })
 	}
