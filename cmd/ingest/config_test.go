@@ -44,7 +44,7 @@ func TestAWrongSettingIsOneLineThatNamesIt(t *testing.T) {
 		"MQTT_URL=broker:1883", "MQTT_URL=http://broker", "MQTT_TOPICS=a/#/b", "MQTT_TOPICS=a/{sensor}=nonsense", "MQTT_QOS=3", "MQTT_QOS=one",
 		"MQTT_SHARE=a/b", "MQTT_MAX_UNACKED=0", "MQTT_MAX_UNACKED=70000", "MONGODB_URI=postgres://db", "MONGODB_DATABASE=a.b", "EMBEDDED_MQTT_ADDR=1883",
 		"HTTP_ADDR=localhost", "BUCKET_SPAN=7s", "BUCKET_SPAN=60", "READING_INTERVAL=0s", "READING_INTERVAL=2m", "FLUSH_INTERVAL=0s", "FLUSH_INTERVAL=1h",
-		"FLUSH_READINGS=0", "FLUSH_READINGS=many", "LATEST_READINGS=-1", "MAX_SENSORS=0", "METRIC_RANGES=temperature", "METRIC_RANGES=temperature=9:1",
+		"FLUSH_READINGS=0", "FLUSH_READINGS=many", "LATEST_READINGS=-1", "BUCKETS=raw", "BUCKETS=timeseries", "MAX_SENSORS=0", "METRIC_RANGES=temperature", "METRIC_RANGES=temperature=9:1",
 		"METRIC_RANGES=temperature=NaN:1", "CLOCK_AHEAD=-1m", "CLOCK_BEHIND=soon", "TIMEZONE=Mars/Olympus", "LOG_LEVEL=loud", "LOG_FORMAT=xml", "JOURNAL=maybe", "JOURNAL_MAX_BYTES=lots", "JOURNAL_MAX_BYTES=5", "MQTT_LEAVE=perhaps",
 		"MQTT_PASSWORD_FILE=/does/not/exist", "MQTT_CA_FILE=/does/not/exist",
 	} {

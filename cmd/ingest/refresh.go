@@ -42,7 +42,7 @@ func (r *refresher) refresh(ctx context.Context, id string) (sink.Refreshed, err
 // is nil where the store keeps no buckets of ours.
 func (s *service) openRefresh(reg prometheus.Registerer) *upkeep.Refresh {
 	r, ok := newRefresher(s.read, s.write, s.cfg.LatestReadings)
-	if !ok {
+	if !ok || s.cfg.Buckets == bucketsTimeSeries {
 		return nil
 	}
 	counted := prometheus.NewCounterVec(prometheus.CounterOpts{

@@ -161,6 +161,13 @@ func (s *service) tryStore() (err error) {
 	c := s.cfg
 	switch {
 	case s.write != nil: // an earlier try got so far
+	case c.Buckets == bucketsTimeSeries:
+		if s.write, err = openTimeSeries(c, s.log); err != nil {
+			return err
+		}
+		if err := s.checkTimeSeries(); err != nil {
+			return err
+		}
 	case c.MongoDBURI != "":
 		store, err := sink.OpenMongo(c.MongoDBURI, c.MongoDBDatabase, sink.MongoLog(s.log))
 		if err != nil {
@@ -181,6 +188,9 @@ func (s *service) tryStore() (err error) {
 // openWriter opens the store to be written to beside a service that may be
 // running.
 func openWriter(c *config, log *slog.Logger) (sink.Store, error) {
+	if c.Buckets == bucketsTimeSeries {
+		return openTimeSeries(c, log)
+	}
 	if c.MongoDBURI != "" {
 		store, err := sink.OpenMongo(c.MongoDBURI, c.MongoDBDatabase, sink.MongoLog(log))
 		if err != nil {
@@ -197,6 +207,9 @@ func openWriter(c *config, log *slog.Logger) (sink.Store, error) {
 
 // openReader opens the store to be read.
 func openReader(c *config) (query.Store, error) {
+	if c.Buckets == bucketsTimeSeries {
+		return readTimeSeries(c)
+	}
 	if c.MongoDBURI != "" {
 		store, err := query.OpenMongo(c.MongoDBURI, c.MongoDBDatabase, c.span)
 		if err != nil {
