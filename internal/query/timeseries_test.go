@@ -219,3 +219,27 @@ func TestTimeSeriesHasNoTruthToRefreshFrom(t *testing.T) {
 		t.Error("newest")
 	}
 }
+
+// The fleet list is one find in one collection, by key: no bucket is read.
+func TestMongoFleetListIsOneQuery(t *testing.T) {
+	server := testenv.NewTimeSeriesServer(t)
+	for i := range 50 {
+		server.Docs["sensors"] = append(server.Docs["sensors"], bson.D{{Key: "_id", Value: fmt.Sprintf("S-%02d", i)}})
+	}
+	m, err := OpenMongo(server.URI, "gudang", minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	if found, err := m.Sensors(t.Context(), "S-", 100); err != nil || len(found) != 50 {
+		t.Fatalf("%d sensors, error %v", len(found), err)
+	}
+	finds := server.Seen("find")
+	if len(finds) != 1 || len(server.Seen("aggregate")) > 0 {
+		t.Fatalf("%d finds", len(finds))
+	}
+	have, err := bson.MarshalExtJSON(bson.D{finds[0][0], {Key: "filter", Value: testenv.Lookup(finds[0], "filter")}, {Key: "sort", Value: testenv.Lookup(finds[0], "sort")}}, false, false)
+	if want := `{"find":"sensors","filter":{"_id":{"$gt":"S-"}},"sort":{"_id":1}}`; err != nil || string(have) != want {
+		t.Errorf("have %s, want %s, error %v", have, want, err)
+	}
+}

@@ -79,7 +79,7 @@ func TestSensorsDocumentsAreCoalesced(t *testing.T) {
 	}{
 		{50, 2, time.Second, 0.11, 70, latestEvery},
 		{100, 1, 10 * time.Second, 1.01, 70, latestEvery}, // one command in five seconds
-		{800, 1, 10 * time.Second, 0.19, 70, latestWait + latestEvery},
+		{800, 1, 10 * time.Second, 0.21, 70, latestWait + latestEvery},
 		{800, 4, 10 * time.Second, 0.10, 70, latestWait + latestEvery},
 		{800, 2, time.Second, 0.11, 70, latestWait + latestEvery},
 	} {
