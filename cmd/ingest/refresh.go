@@ -47,10 +47,10 @@ func (s *service) openRefresh(reg prometheus.Registerer) *upkeep.Refresh {
 	}
 	counted := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "gudang_sensors_refreshed_total",
-		Help: "Sensors' documents compared with the buckets by result: same; corrected; created, there was none; left, there are no buckets; failed.",
+		Help: "Sensors' documents compared with the buckets by result: same; behind, it lacked readings; corrected; created, there was none; left, there are no buckets; failed.",
 	}, []string{"result"})
 	reg.MustRegister(counted)
-	for _, result := range []string{sink.Same.String(), sink.Corrected.String(), sink.Created.String(), sink.Left.String(), "failed"} {
+	for _, result := range []string{sink.Same.String(), sink.Behind.String(), sink.Corrected.String(), sink.Created.String(), sink.Left.String(), "failed"} {
 		counted.WithLabelValues(result)
 	}
 	return &upkeep.Refresh{
@@ -78,6 +78,7 @@ func (s *service) openRefresh(reg prometheus.Registerer) *upkeep.Refresh {
 type refreshReport struct {
 	Sensors   int      `json:"sensors"`
 	Unchanged int      `json:"unchanged"`
+	Behind    int      `json:"behind"` // nothing in it was wrong, but readings were missing
 	Corrected int      `json:"corrected"`
 	Created   int      `json:"created"`
 	Failed    int      `json:"failed"`
@@ -95,6 +96,8 @@ func (r *refreshReport) add(result sink.Refreshed, err error) {
 		if len(r.Errors) < refreshErrors {
 			r.Errors = append(r.Errors, err.Error())
 		}
+	case result == sink.Behind:
+		r.Behind++
 	case result == sink.Corrected:
 		r.Corrected++
 	case result == sink.Created:
@@ -185,6 +188,10 @@ func (r *refresher) run(ctx context.Context, names []string, p *refreshProgress)
 	}
 }
 
+func (r refreshReport) counts() string {
+	return fmt.Sprintf("%d sensors: %d unchanged, %d behind, %d corrected, %d created, %d failed", r.Sensors, r.Unchanged, r.Behind, r.Corrected, r.Created, r.Failed)
+}
+
 func (r refreshReport) writeText(out io.Writer) error {
 	for _, e := range r.Errors {
 		fmt.Fprintf(out, "%s\n", e)
@@ -192,7 +199,7 @@ func (r refreshReport) writeText(out io.Writer) error {
 	if n := r.Failed - len(r.Errors); n > 0 {
 		fmt.Fprintf(out, "and %d more\n", n)
 	}
-	_, err := fmt.Fprintf(out, "%d sensors in %.1f s: %d unchanged, %d corrected, %d created, %d failed\n", r.Sensors, r.Seconds, r.Unchanged, r.Corrected, r.Created, r.Failed)
+	_, err := fmt.Fprintf(out, "%s; %.1f s\n", r.counts(), r.Seconds)
 	return err
 }
 
@@ -216,7 +223,7 @@ func newRefreshProgress(w io.Writer) *refreshProgress {
 func (p *refreshProgress) show(r refreshReport, at string) {
 	if now := time.Now(); now.Sub(p.shown) >= p.every {
 		p.shown = now
-		fmt.Fprintf(p.w, "%s%d sensors: %d unchanged, %d corrected, %d created, %d failed; at %q%s", p.begin, r.Sensors, r.Unchanged, r.Corrected, r.Created, r.Failed, at, p.end)
+		fmt.Fprintf(p.w, "%s%s; at %q%s", p.begin, r.counts(), at, p.end)
 	}
 }
 

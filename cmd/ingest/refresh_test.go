@@ -71,7 +71,7 @@ func TestRefreshCorrectsDocumentsBesideTheService(t *testing.T) {
 	}
 
 	p.alterStore(`DELETE FROM sensors WHERE _id = 'S-0007'`)
-	if status, out, errOut := p.call("refresh", "S-0007"); status != 0 || !strings.Contains(out, "1 sensors in") || !strings.Contains(out, "1 created") {
+	if status, out, errOut := p.call("refresh", "S-0007"); status != 0 || !strings.Contains(out, "1 sensors:") || !strings.Contains(out, "1 created") {
 		t.Errorf("status %d: %s%s", status, out, errOut)
 	}
 	if _, have := p.get("/api/v1/sensors?limit=100"); have != right {

@@ -78,8 +78,13 @@ func testRefreshSame(t *testing.T, s *suite) {
 	s.measured(t, "right", "temperature", 20, 10)
 	s.merge(t, 10, sensorOf("right", "temperature", 20, 10))
 	s.refresh(t, "right", 10, sink.Same, nil)
-	s.refresh(t, "right", 0, sink.Corrected, nil) // no list any more
+	s.refresh(t, "right", 0, sink.Behind, nil) // no list any more
 	s.refresh(t, "right", 0, sink.Same, nil)
+	s.measured(t, "right", "temperature", 15, 60_000)
+	s.refresh(t, "right", 0, sink.Behind, nil)
+	want := sensorOf("right", "temperature", 60_000)
+	want.FirstSeen = base + 10
+	wantSensor(t, s.sensor(t, "right"), want)
 }
 
 func testRefreshCorrects(t *testing.T, s *suite) {
@@ -128,10 +133,11 @@ func testRefreshRace(t *testing.T, s *suite) {
 		func() { s.merge(t, 3, sensorOf("raced-1", "ghost", 7)) },
 	} {
 		id := []string{"raced-0", "raced-1"}[i]
+		was := []sink.Refreshed{sink.Behind, sink.Corrected}[i]
 		s.measured(t, id, "temperature", 10)
 		before()
 		rounds := 0
-		s.refresh(t, id, 3, sink.Corrected, func() {
+		s.refresh(t, id, 3, was, func() {
 			if rounds++; rounds == 1 {
 				s.measured(t, id, "temperature", 60_000)
 				s.merge(t, 3, sensorOf(id, "temperature", 60_000))

@@ -65,10 +65,12 @@ func swapSensor(ctx context.Context, collection *mongo.Collection, id string, ol
 		return Created, err == nil, err
 	}
 	was := mongodb.DecodeSensor(old)
+	seen := was.FirstSeen
 	if _, ok := old.Lookup("firstSeen").DateTimeOK(); !ok {
 		was.FirstSeen = truth.FirstSeen // someone has damaged it
 	}
-	fields := mongodb.SensorFields(refreshed(truth, was), keep)
+	truth = refreshed(truth, was)
+	fields := mongodb.SensorFields(truth, keep)
 	filter, same, err := unchanged(id, old, fields)
 	if err != nil || same {
 		return Same, err == nil, err
@@ -77,5 +79,6 @@ func swapSensor(ctx context.Context, collection *mongo.Collection, id string, ol
 	if err != nil {
 		return Left, false, err
 	}
-	return Corrected, result.MatchedCount == 1, nil
+	was.FirstSeen = seen
+	return difference(was, truth, keep), result.MatchedCount == 1, nil
 }

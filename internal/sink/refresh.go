@@ -3,6 +3,8 @@ package sink
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 
 	"gudang/internal/reading"
 )
@@ -25,15 +27,16 @@ type Refreshed uint8
 
 // What becomes of a document that is compared with the buckets.
 const (
-	Same      Refreshed = iota // it was right
-	Corrected                  // it was not
+	Same      Refreshed = iota // it was as it should be
+	Behind                     // nothing in it was wrong, but readings were not in it yet
+	Corrected                  // it was wrong
 	Created                    // there was none
 	Left                       // the buckets have nothing to compare with
 )
 
 // String is the result as metrics and commands name it.
 func (r Refreshed) String() string {
-	return [...]string{"same", "corrected", "created", "left"}[r]
+	return [...]string{"same", "behind", "corrected", "created", "left"}[r]
 }
 
 // refreshed is the document that a sensor should have.
@@ -44,6 +47,17 @@ func refreshed(truth, old reading.Sensor) reading.Sensor {
 	truth.FirstSeen = min(truth.FirstSeen, old.FirstSeen)
 	truth.OutlierUntil = old.OutlierUntil
 	return truth
+}
+
+// difference says how the document differed from what it should be. One that
+// is right after a merge would have become so by itself.
+func difference(old, truth reading.Sensor, keep int) Refreshed {
+	damaged := old.ID == ""
+	old.Merge(truth, max(1, keep))
+	if !damaged && old.FirstSeen == truth.FirstSeen && old.LastSeen == truth.LastSeen && maps.EqualFunc(old.Metrics, truth.Metrics, slices.Equal) {
+		return Behind
+	}
+	return Corrected
 }
 
 var errContestedSensor = errors.New("its document is contested by other instances")

@@ -47,7 +47,7 @@ func (s *SQLite) refreshSensor(ctx context.Context, id string, keep int, truth f
 		case err != nil:
 			return Left, err
 		case swapped && old.found:
-			return Corrected, nil
+			return difference(was, have, keep), nil
 		case swapped:
 			return Created, nil
 		}
