@@ -249,6 +249,8 @@ func (c *config) check() (err error) {
 		return fail("BUCKETS", c.Buckets, "must be buckets or timeseries")
 	case c.Buckets == bucketsTimeSeries && c.MongoDBURI == "":
 		return fail("BUCKETS", c.Buckets, "needs MONGODB_URI of MongoDB 5.0 or newer")
+	case c.Buckets == bucketsTimeSeries && c.Rollups != "":
+		return fail("ROLLUPS", c.Rollups, "are made of our buckets, which BUCKETS=timeseries does without")
 	case c.OutlierReadings < 10 || c.OutlierReadings > 100_000:
 		return fail("OUTLIER_READINGS", c.OutlierReadings, "must be from 10 to 100000")
 	case c.Retention != 0 && c.Retention < c.BucketSpan:

@@ -22,7 +22,7 @@ func TestSettingsHaveTheDefaultsOfTheContract(t *testing.T) {
 		"MQTT_URL": "", "MQTT_TOPICS": "warehouse/{sensor}/reading", "MQTT_QOS": uint8(1), "MQTT_SHARE": "",
 		"MONGODB_URI": "", "MONGODB_DATABASE": "gudang", "DATA_DIR": "data", "EMBEDDED_MQTT_ADDR": "127.0.0.1:1883",
 		"HTTP_ADDR": "127.0.0.1:8080", "BUCKET_SPAN": time.Minute, "READING_INTERVAL": 10 * time.Second,
-		"FLUSH_INTERVAL": time.Second, "FLUSH_READINGS": 10000, "LATEST_READINGS": 10, "MAX_SENSORS": 100000,
+		"FLUSH_INTERVAL": time.Second, "FLUSH_READINGS": 10000, "LATEST_READINGS": 10, "BUCKETS": "buckets", "MAX_SENSORS": 100000,
 		"CLOCK_AHEAD": time.Minute, "CLOCK_BEHIND": 8760 * time.Hour, "JOURNAL": "on", "JOURNAL_MAX_BYTES": byteSize(1 << 30), "TIMEZONE": "UTC", "LOG_LEVEL": "info", "LOG_FORMAT": "text",
 	} {
 		if got[name] != want {

@@ -20,7 +20,7 @@ func TestTimeSeriesAreRefusedAtTheStart(t *testing.T) {
 		"BUCKETS=timeseries", "MONGODB_URI=" + testenv.FerretDB(t).URI,
 		"DATA_DIR=" + t.TempDir(), "HTTP_ADDR=127.0.0.1:0", "EMBEDDED_MQTT_ADDR=127.0.0.1:0",
 	}, &out, &errOut)
-	if text := errOut.String(); status != 2 || strings.Count(text, "\n") != 1 || !strings.Contains(text, "BUCKETS: needs a MongoDB of version 5.0 or newer") {
+	if text := errOut.String(); status != 2 || strings.Count(text, "\n") != 1 || !strings.Contains(text, "BUCKETS: timeseries is not possible here, it needs MongoDB 5.0 or newer") {
 		t.Errorf("status %d, said %q", status, text)
 	}
 }
@@ -37,7 +37,7 @@ func TestTimeSeriesAreAskedForWhenTheServerIsThere(t *testing.T) {
 	f.Start()
 	testenv.Eventually(t, 30*time.Second, "/readyz says what is wrong", func() bool {
 		_, body := p.get("/readyz")
-		return strings.Contains(body, "needs a MongoDB of version 5.0 or newer")
+		return strings.Contains(body, "it needs MongoDB 5.0 or newer")
 	})
 }
 

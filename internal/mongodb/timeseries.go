@@ -19,7 +19,7 @@ const (
 )
 
 // ErrNoTimeSeries says that the server will never take readings this way.
-var ErrNoTimeSeries = errors.New("needs a MongoDB of version 5.0 or newer with a time series collection")
+var ErrNoTimeSeries = errors.New("timeseries is not possible here")
 
 // Codes with which servers without time series collections refuse to make one:
 // older MongoDBs do not know the field, others have not built it.
@@ -41,7 +41,7 @@ func NoTimeSeries(err error) error {
 	if errors.As(err, &server) {
 		for _, code := range noTimeSeriesCodes {
 			if server.HasErrorCode(code) {
-				return fmt.Errorf("%w: %w", ErrNoTimeSeries, err)
+				return fmt.Errorf("%w, it needs MongoDB 5.0 or newer: %w", ErrNoTimeSeries, err)
 			}
 		}
 	}
@@ -56,7 +56,7 @@ func TimeSeriesOptions(ctx context.Context, db *mongo.Database) (options bson.Ra
 		return nil, false, err
 	}
 	if specs[0].Type != "timeseries" {
-		return nil, true, fmt.Errorf("%w: the collection %q in the database %q is an ordinary one", ErrNoTimeSeries, Readings, db.Name())
+		return nil, true, fmt.Errorf("%w: the collection %q in the database %q is an ordinary one, rename it", ErrNoTimeSeries, Readings, db.Name())
 	}
 	return specs[0].Options, true, nil
 }
