@@ -12,9 +12,9 @@ import (
 	"gudang/internal/reading"
 )
 
-// sensors are walked in order. Before, if set, runs ahead of each question and
+// refreshFleet is sensors that are walked in order. Before, if set, runs ahead of each question and
 // may fail it.
-type sensors struct {
+type refreshFleet struct {
 	ids    []string
 	before func(what string) error
 	done   []string
@@ -22,7 +22,7 @@ type sensors struct {
 	begun  time.Time
 }
 
-func (s *sensors) next(_ context.Context, after string) (string, error) {
+func (s *refreshFleet) next(_ context.Context, after string) (string, error) {
 	if s.before != nil {
 		if err := s.before("next"); err != nil {
 			return "", err
@@ -36,7 +36,7 @@ func (s *sensors) next(_ context.Context, after string) (string, error) {
 	return "", reading.ErrNotFound
 }
 
-func (s *sensors) do(_ context.Context, id string) error {
+func (s *refreshFleet) do(_ context.Context, id string) error {
 	if s.before != nil {
 		if err := s.before(id); err != nil {
 			return err
@@ -47,8 +47,8 @@ func (s *sensors) do(_ context.Context, id string) error {
 	return nil
 }
 
-// walk runs the task for as long as given and returns what it did.
-func walk(t *testing.T, s *sensors, from string, during time.Duration) {
+// refreshFor runs the task for as long as given and returns what it did.
+func refreshFor(t *testing.T, s *refreshFleet, from string, during time.Duration) {
 	t.Helper()
 	s.begun = time.Now()
 	ctx, cancel := context.WithTimeout(t.Context(), during)
@@ -68,8 +68,8 @@ func TestRefreshSeesEachSensorOnceADay(t *testing.T) {
 		"": ids, "a": {"b", "c", "d", "a"}, "c": {"d", "a", "b", "c"}, "d": ids, "bb": {"c", "d", "a", "b"}, "z": ids,
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			s := &sensors{ids: ids}
-			walk(t, s, from, 23*time.Hour)
+			s := &refreshFleet{ids: ids}
+			refreshFor(t, s, from, 23*time.Hour)
 			if !slices.Equal(s.done, want) {
 				t.Errorf("from %q: %v, want %v", from, s.done, want)
 			}
@@ -79,7 +79,7 @@ func TestRefreshSeesEachSensorOnceADay(t *testing.T) {
 				}
 			}
 			s.done = nil
-			walk(t, s, from, 25*time.Hour)
+			refreshFor(t, s, from, 25*time.Hour)
 			if want := slices.Concat(want, ids); !slices.Equal(s.done, want) {
 				t.Errorf("from %q, on the second day: %v, want %v", from, s.done, want)
 			}
@@ -89,7 +89,7 @@ func TestRefreshSeesEachSensorOnceADay(t *testing.T) {
 
 func TestRefreshGoesOnWhereAnErrorStoppedIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &sensors{ids: []string{"a", "b", "c"}}
+		s := &refreshFleet{ids: []string{"a", "b", "c"}}
 		begun, failures := time.Now(), 0
 		s.before = func(what string) error {
 			since := time.Since(begun)
@@ -102,7 +102,7 @@ func TestRefreshGoesOnWhereAnErrorStoppedIt(t *testing.T) {
 			}
 			return nil
 		}
-		walk(t, s, "", 23*time.Hour)
+		refreshFor(t, s, "", 23*time.Hour)
 		if want := []string{"a", "c"}; !slices.Equal(s.done, want) {
 			t.Errorf("%v, want %v", s.done, want)
 		}
@@ -114,9 +114,9 @@ func TestRefreshGoesOnWhereAnErrorStoppedIt(t *testing.T) {
 
 func TestRefreshRestsTenTimesAsLongAsItWorks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &sensors{ids: []string{"a", "b"}}
+		s := &refreshFleet{ids: []string{"a", "b"}}
 		s.before = func(string) error { time.Sleep(time.Second); return nil } // the fake clock's
-		walk(t, s, "", time.Hour)
+		refreshFor(t, s, "", time.Hour)
 		if len(s.at) != 2 || s.at[1]-s.at[0] != 22*time.Second {
 			t.Errorf("done at %v", s.at)
 		}
