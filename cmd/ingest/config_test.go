@@ -93,8 +93,8 @@ func TestConfigShowsNoSecret(t *testing.T) {
 }
 
 func TestUnknownSettingsAreNoticed(t *testing.T) {
-	got := unknownSettings([]string{"MQTT_TOPIC=a", "MQTT_TOPICS=a", "MQTT_PASSWORD_FILE=f", "MQTT_QOS_FILE=f", "PATH=x", "FLUSH_INTERVALL=1s", "RAW=true", "HOME=/", "DATADIR=x", "GUDANG_MQTT_URL=x", "MONGO_URI=x", "HTTP_PROXY=x"})
-	if want := []string{"DATADIR", "FLUSH_INTERVALL", "GUDANG_MQTT_URL", "MONGO_URI", "MQTT_QOS_FILE", "MQTT_TOPIC", "RAW"}; !slices.Equal(got, want) {
+	got := unknownSettings([]string{"MQTT_TOPIC=a", "MQTT_TOPICS=a", "MQTT_PASSWORD_FILE=f", "MQTT_QOS_FILE=f", "PATH=x", "FLUSH_INTERVALL=1s", "RAW_DATA=true", "HOME=/", "DATADIR=x", "GUDANG_MQTT_URL=x", "MONGO_URI=x", "HTTP_PROXY=x"})
+	if want := []string{"DATADIR", "FLUSH_INTERVALL", "GUDANG_MQTT_URL", "MONGO_URI", "MQTT_QOS_FILE", "MQTT_TOPIC", "RAW_DATA"}; !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
 }

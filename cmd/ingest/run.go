@@ -169,13 +169,13 @@ func (s *service) tryStore() (err error) {
 			return err
 		}
 	case c.MongoDBURI != "":
-		store, err := sink.OpenMongo(c.MongoDBURI, c.MongoDBDatabase, sink.MongoLog(s.log))
+		store, err := sink.OpenMongo(c.MongoDBURI, c.MongoDBDatabase, sink.MongoLog(s.log), sink.MongoOutlier(c.OutlierReadings, c.span))
 		if err != nil {
 			return &settingError{"MONGODB_URI", err}
 		}
 		s.write = store
 	default:
-		store, err := sink.OpenSQLite(c.DataDir, c.span)
+		store, err := sink.OpenSQLite(c.DataDir, c.span, sink.SQLiteOutlier(c.OutlierReadings))
 		if err != nil {
 			return fmt.Errorf("DATA_DIR=%s: %w", c.DataDir, err)
 		}
@@ -192,13 +192,13 @@ func openWriter(c *config, log *slog.Logger) (sink.Store, error) {
 		return openTimeSeries(c, log)
 	}
 	if c.MongoDBURI != "" {
-		store, err := sink.OpenMongo(c.MongoDBURI, c.MongoDBDatabase, sink.MongoLog(log))
+		store, err := sink.OpenMongo(c.MongoDBURI, c.MongoDBDatabase, sink.MongoLog(log), sink.MongoOutlier(c.OutlierReadings, c.span))
 		if err != nil {
 			return nil, &settingError{"MONGODB_URI", err}
 		}
 		return store, nil
 	}
-	store, err := sink.OpenSQLite(c.DataDir, c.span, sink.SQLiteBeside())
+	store, err := sink.OpenSQLite(c.DataDir, c.span, sink.SQLiteBeside(), sink.SQLiteOutlier(c.OutlierReadings))
 	if err != nil {
 		return nil, fmt.Errorf("DATA_DIR=%s: %w", c.DataDir, err)
 	}

@@ -44,7 +44,7 @@ func mongoHarness(uri, database string, twoWriters bool, opts ...sink.MongoOptio
 	return harness{
 		twoWriters: twoWriters,
 		open: func(t *testing.T) (sink.Store, query.Store) {
-			to, err := sink.OpenMongo(uri, database, opts...)
+			to, err := sink.OpenMongo(uri, database, append(opts, sink.MongoOutlier(outlierReadings, minute))...)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -24,7 +24,7 @@ func TestSQLite(t *testing.T) {
 
 func openSQLite(t testing.TB, dir string) (*sink.SQLite, *query.SQLite) {
 	t.Helper()
-	w, err := sink.OpenSQLite(dir, minute)
+	w, err := sink.OpenSQLite(dir, minute, sink.SQLiteOutlier(outlierReadings))
 	if err != nil {
 		t.Fatal(err)
 	}

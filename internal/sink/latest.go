@@ -45,8 +45,11 @@ func (l *latest) note(buckets []*reading.Bucket) (fresh []reading.Sensor) {
 		points := newestOf(b, max(l.keep, 1))
 		first, last := b.Start+int64(slices.Min(b.Offsets)), points[0].Time
 		if s == nil {
-			s = &reading.Sensor{ID: b.Sensor, FirstSeen: first, LastSeen: last, Metrics: make(map[string][]reading.Point, 2)}
+			s = &reading.Sensor{ID: b.Sensor}
 			l.dirty[b.Sensor] = s
+		}
+		if s.Metrics == nil {
+			s.FirstSeen, s.LastSeen, s.Metrics = first, last, make(map[string][]reading.Point, 2)
 		}
 		s.FirstSeen, s.LastSeen = min(s.FirstSeen, first), max(s.LastSeen, last)
 		s.Metrics[b.Metric] = reading.MergeLatest(s.Metrics[b.Metric], points, max(l.keep, 1))
@@ -64,6 +67,18 @@ func (l *latest) note(buckets []*reading.Bucket) (fresh []reading.Sensor) {
 		delete(l.waiting, name)
 	}
 	return fresh
+}
+
+// outlier notes that a bucket is one.
+func (l *latest) outlier(o Outlier) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.dirty[o.Sensor]
+	if s == nil {
+		s = &reading.Sensor{ID: o.Sensor, FirstSeen: o.Start, LastSeen: o.Start}
+		l.dirty[o.Sensor] = s
+	}
+	s.OutlierUntil = max(s.OutlierUntil, o.Until)
 }
 
 // introduced says that the documents of these sensors exist now.
