@@ -22,6 +22,7 @@ import (
 	"gudang/internal/query"
 	"gudang/internal/sink"
 	"gudang/internal/source"
+	"gudang/internal/upkeep"
 	"gudang/internal/web"
 )
 
@@ -45,6 +46,7 @@ type service struct {
 	write    sink.Store
 	read     query.Store
 	web      *web.Server
+	refresh  *upkeep.Refresh // nil: the store keeps no buckets of ours
 }
 
 // input is where messages come from: a session with a broker outside, or what
@@ -124,6 +126,7 @@ func newService(ctx context.Context, c *config, log *slog.Logger) (_ *service, e
 	s.bucketer = bucketer.New(bucketer.Config{
 		Span: c.span, ReadingInterval: c.ReadingInterval, FlushInterval: c.FlushInterval, FlushReadings: c.FlushReadings,
 	}, intake, s.sink, s.sensors, reg)
+	s.refresh = s.openRefresh(reg)
 	s.web = web.New(web.Config{
 		Reader: s.read, Gatherer: reg, Registerer: reg, Log: log, Version: version,
 		Health: append(health, web.Check{Name: "store", Ready: s.sink.Ready}),
@@ -158,6 +161,13 @@ func (s *service) tryStore() (err error) {
 	c := s.cfg
 	switch {
 	case s.write != nil: // an earlier try got so far
+	case c.Buckets == bucketsTimeSeries:
+		if s.write, err = openTimeSeries(c, s.log); err != nil {
+			return err
+		}
+		if err := s.checkTimeSeries(); err != nil {
+			return err
+		}
 	case c.MongoDBURI != "":
 		store, err := sink.OpenMongo(c.MongoDBURI, c.MongoDBDatabase, sink.MongoLog(s.log), sink.MongoOutlier(c.OutlierReadings, c.span))
 		if err != nil {
@@ -178,6 +188,9 @@ func (s *service) tryStore() (err error) {
 // openWriter opens the store to be written to beside a service that may be
 // running.
 func openWriter(c *config, log *slog.Logger) (sink.Store, error) {
+	if c.Buckets == bucketsTimeSeries {
+		return openTimeSeries(c, log)
+	}
 	if c.MongoDBURI != "" {
 		store, err := sink.OpenMongo(c.MongoDBURI, c.MongoDBDatabase, sink.MongoLog(log), sink.MongoOutlier(c.OutlierReadings, c.span))
 		if err != nil {
@@ -194,6 +207,9 @@ func openWriter(c *config, log *slog.Logger) (sink.Store, error) {
 
 // openReader opens the store to be read.
 func openReader(c *config) (query.Store, error) {
+	if c.Buckets == bucketsTimeSeries {
+		return readTimeSeries(c)
+	}
 	if c.MongoDBURI != "" {
 		store, err := query.OpenMongo(c.MongoDBURI, c.MongoDBDatabase, c.span)
 		if err != nil {
@@ -298,6 +314,9 @@ func (s *service) run(stop context.Context) error {
 		return early(flushed, "sink", s.sink.Run(flushed, ctx))
 	})
 	group.Go(func() error { return early(served, "web server", s.web.Run(served)) })
+	if s.refresh != nil {
+		group.Go(func() error { return early(flushed, "refresh", s.refresh.Run(flushed)) })
+	}
 	if s.broker != nil {
 		group.Go(func() error { return early(served, "embedded broker", s.broker.Run(served, stop)) })
 	}

@@ -19,6 +19,7 @@ var arrows = map[string][]string{
 	"internal/query":    {"internal/reading", "internal/mongodb", "internal/manifest"},
 	"internal/web":      {"internal/reading"},
 	"internal/embedded": {"internal/reading"},
+	"internal/upkeep":   {"internal/reading"},
 	"internal/fleet":    {"internal/reading", "internal/manifest"},
 	"internal/manifest": {"internal/reading"},
 	"internal/mongodb":  {"internal/reading"}, // what the writing and the reading side share of one technology

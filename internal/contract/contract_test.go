@@ -29,6 +29,10 @@ type harness struct {
 	// poison damages the stored bucket so that the store will never take
 	// another write to it, whatever is written.
 	poison func(t *testing.T, k reading.Key)
+	// spill makes the bucket an outlier whose readings at these times (ms after
+	// base, with the values of sensorOf) are in overflow; moved says that its
+	// arrays are gone.
+	spill func(t *testing.T, k reading.Key, moved bool, times ...int64)
 }
 
 // suite is a harness with its stores open.
@@ -93,6 +97,7 @@ func run(t *testing.T, h harness) {
 		}
 		t.Run(c.name, func(t *testing.T) { c.test(t, s) })
 	}
+	runRefresh(t, s)
 }
 
 // outlierReadings is the threshold that every harness opens its stores with.

@@ -67,6 +67,9 @@ func mongoHarness(uri, database string, twoWriters bool, opts ...sink.MongoOptio
 				t.Fatalf("cannot poison the bucket %v: %+v, %v", k, result, err)
 			}
 		},
+		spill: func(t *testing.T, k reading.Key, moved bool, times ...int64) {
+			spillMongo(t, connect(t, uri).Database(database), k, moved, times)
+		},
 	}
 }
 

@@ -18,6 +18,7 @@ func TestSQLite(t *testing.T) {
 		poison: func(t *testing.T, k reading.Key) {
 			alter(t, dir, `UPDATE buckets SET sum = 'none' WHERE sensorId = ? AND metric = ? AND start = ?`, k)
 		},
+		spill: func(t *testing.T, k reading.Key, moved bool, times ...int64) { spillSQLite(t, dir, k, moved, times) },
 	})
 }
 

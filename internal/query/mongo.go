@@ -205,6 +205,12 @@ var errEnough = errors.New("enough")
 // metrics is the names of the sensor's metrics, by hopping from one to the next
 // in the index. The sensor's own document may lag behind its buckets.
 func (m *Mongo) metrics(ctx context.Context, sensor string) ([]string, error) {
+	return metricNames(sensor, func(filter any, opts *options.FindOptionsBuilder, yield func(bson.Raw) error) error {
+		return m.each(ctx, mongodb.Buckets, filter, opts, yield)
+	})
+}
+
+func metricNames(sensor string, find func(filter any, opts *options.FindOptionsBuilder, yield func(bson.Raw) error) error) ([]string, error) {
 	var names []string
 	last := ""
 	for more := true; more; {
@@ -212,7 +218,7 @@ func (m *Mongo) metrics(ctx context.Context, sensor string) ([]string, error) {
 		filter := bson.D{{Key: "sensorId", Value: sensor}, {Key: "metric", Value: bson.D{{Key: "$gt", Value: last}}}}
 		opts := options.Find().SetSort(bson.D{{Key: "metric", Value: 1}}).SetLimit(1).
 			SetProjection(bson.D{{Key: "metric", Value: 1}, {Key: "_id", Value: 0}})
-		err := m.each(ctx, mongodb.Buckets, filter, opts, func(doc bson.Raw) error {
+		err := find(filter, opts, func(doc bson.Raw) error {
 			if last, more = doc.Lookup("metric").StringValueOK(); more {
 				names = append(names, last)
 			}
@@ -258,11 +264,16 @@ func (m *Mongo) overflow(ctx context.Context, s reading.Series, from, until int6
 
 // each yields what a query finds, which is only valid until the next.
 func (m *Mongo) each(ctx context.Context, collection string, filter any, opts *options.FindOptionsBuilder, yield func(bson.Raw) error) error {
+	return m.eachOf(ctx, collection, options.Collection(), filter, opts, yield)
+}
+
+// eachOf is each, of a collection that is read in a way of its own.
+func (m *Mongo) eachOf(ctx context.Context, collection string, how *options.CollectionOptionsBuilder, filter any, opts *options.FindOptionsBuilder, yield func(bson.Raw) error) error {
 	db, err := m.client.Database()
 	if err != nil {
 		return err
 	}
-	cursor, err := db.Collection(collection).Find(ctx, filter, opts)
+	cursor, err := db.Collection(collection, how).Find(ctx, filter, opts)
 	if err != nil {
 		return m.failed("read "+collection, err)
 	}

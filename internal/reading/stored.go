@@ -73,8 +73,9 @@ func MergeLatest(have, more []Point, n int) []Point {
 const MaxMetrics = 256
 
 // Merge takes over what o, the same sensor seen elsewhere or later, knows.
-// keep is how many points a metric keeps. Beyond MaxMetrics the metrics that
-// were silent for longest are left out.
+// keep is how many points a metric keeps, if so many fit into the document (see
+// Points). Beyond MaxMetrics the metrics that were silent for longest are left
+// out.
 func (s *Sensor) Merge(o Sensor, keep int) {
 	if s.Metrics == nil {
 		s.Metrics = make(map[string][]Point, len(o.Metrics))
@@ -90,6 +91,7 @@ func (s *Sensor) Merge(o Sensor, keep int) {
 	for name, points := range o.Metrics {
 		s.Metrics[name] = MergeLatest(s.Metrics[name], points, keep)
 	}
+	defer s.cut(keep)
 	if len(s.Metrics) <= MaxMetrics {
 		return
 	}

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// latestEvery is how long the sensors' documents may be behind the
-	// buckets. Each sensor costs one write in that time, whatever it sends.
+	// latestEvery is how often sensors' documents are written, coalesce.go says
+	// which.
 	latestEvery = 5 * time.Second
 	latestBatch = 1000
 )
@@ -23,10 +23,12 @@ type latest struct {
 	mu    sync.Mutex
 	dirty map[string]*reading.Sensor
 	known map[string]struct{} // sensors whose document exists
+
+	waiting map[string]gathered // of those in dirty
 }
 
 func newLatest(keep int) *latest {
-	return &latest{keep: keep, dirty: map[string]*reading.Sensor{}, known: map[string]struct{}{}}
+	return &latest{keep: keep, dirty: map[string]*reading.Sensor{}, known: map[string]struct{}{}, waiting: map[string]gathered{}}
 }
 
 // note takes over the newest points of buckets that are stored, and returns
@@ -51,6 +53,7 @@ func (l *latest) note(buckets []*reading.Bucket) (fresh []reading.Sensor) {
 		}
 		s.FirstSeen, s.LastSeen = min(s.FirstSeen, first), max(s.LastSeen, last)
 		s.Metrics[b.Metric] = reading.MergeLatest(s.Metrics[b.Metric], points, max(l.keep, 1))
+		l.gatherLocked(b)
 		if _, ok := l.known[b.Sensor]; !ok {
 			if names == nil {
 				names = map[string]bool{}
@@ -61,6 +64,7 @@ func (l *latest) note(buckets []*reading.Bucket) (fresh []reading.Sensor) {
 	for name := range names {
 		fresh = append(fresh, *l.dirty[name])
 		delete(l.dirty, name)
+		delete(l.waiting, name)
 	}
 	return fresh
 }
@@ -86,8 +90,8 @@ func (l *latest) introduced(sensors []reading.Sensor) {
 	}
 }
 
-// take removes up to n sensors that have changed.
-func (l *latest) take(n int) []reading.Sensor {
+// take removes up to n sensors that have changed, all or those that are due.
+func (l *latest) take(n int, all bool) []reading.Sensor {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var out []reading.Sensor
@@ -95,8 +99,12 @@ func (l *latest) take(n int) []reading.Sensor {
 		if len(out) == n {
 			break
 		}
+		if !all && !l.dueLocked(id) {
+			continue
+		}
 		out = append(out, *s)
 		delete(l.dirty, id)
+		delete(l.waiting, id)
 	}
 	return out
 }
@@ -111,6 +119,7 @@ func (l *latest) giveBack(sensors []reading.Sensor) {
 		} else {
 			l.dirty[s.ID] = &s
 		}
+		l.waiting[s.ID] = gathered{readings: latestReadings} // it has waited
 	}
 }
 

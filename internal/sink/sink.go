@@ -211,14 +211,14 @@ func (s *Sink) Run(ctx, last context.Context) error {
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
-			err := s.mergeLatest(last)
+			err := s.mergeLatest(last, true)
 			if err != nil {
 				s.log.Warn("cannot store the newest readings of the sensors, they are stored in the buckets", "error", err)
 			}
 			return nil
 		}
 		begun := time.Now()
-		if err := s.mergeLatest(ctx); err != nil && ctx.Err() == nil {
+		if err := s.mergeLatest(ctx, s.latest.few()); err != nil && ctx.Err() == nil {
 			s.log.Warn("cannot store the newest readings of the sensors, trying again", "error", err)
 		}
 		// The copy must never cost a large part of what the truth costs.
@@ -226,9 +226,9 @@ func (s *Sink) Run(ctx, last context.Context) error {
 	}
 }
 
-func (s *Sink) mergeLatest(ctx context.Context) error {
+func (s *Sink) mergeLatest(ctx context.Context, all bool) error {
 	for {
-		sensors := s.latest.take(latestBatch)
+		sensors := s.latest.take(latestBatch, all)
 		if len(sensors) == 0 {
 			return nil
 		}
