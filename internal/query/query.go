@@ -24,6 +24,8 @@ type Store interface {
 	// Scan yields every stored bucket, in any order, exactly as it is stored.
 	// What is yielded is only valid until the next call of yield.
 	Scan(ctx context.Context, yield func(*Stored) error) error
+	Measurer
+	Examiner
 	Ping(ctx context.Context) error
 	Close() error
 }
