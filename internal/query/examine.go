@@ -21,8 +21,10 @@ const (
 	// examineRows is how many buckets are all looked at; of more, the newest
 	// half of that and blocks from all over the rest.
 	examineRows = 2_000_000
-	// quiet is for how long a sensor may be away before it is looked at.
-	quiet = 60 * 60 * 1000
+	// quiet is for how long a sensor may be away before it is looked at, and
+	// clockSlack how far ahead the fleet's clocks may be.
+	quiet      = 60 * 60 * 1000
+	clockSlack = 5 * 60 * 1000
 )
 
 // Examiner looks at the store as a doctor does.
@@ -36,7 +38,7 @@ type Examiner interface {
 // Examination is what was found.
 type Examination struct {
 	Server      Server
-	Collections []Collection // without their sizes
+	Collections []Collection // with what of their sizes costs nothing
 	Buckets     int64        // how many there are, about
 	Disk        *Disk        // the embedded store's file
 	Plans       []Plan
@@ -110,11 +112,11 @@ type Recent struct {
 	Outlier bool
 }
 
-// Newest is the latest time at which a sensor was seen that is not in the
-// future; 0 if there is none.
-func (e *Examination) Newest(now int64) (newest int64) {
+// Newest is the latest time at which a sensor was seen, up to a limit: beyond
+// it clocks are wrong. It is 0 if there is none.
+func (e *Examination) Newest(limit int64) (newest int64) {
 	for _, s := range e.Sensors {
-		if s.Last <= now {
+		if s.Last <= limit {
 			newest = max(newest, s.Last)
 		}
 	}
@@ -124,7 +126,7 @@ func (e *Examination) Newest(now int64) (newest int64) {
 // away are the sensors that have been quiet for long while others were not, at
 // most so many as are looked at one by one.
 func (e *Examination) away(now int64) (away []*Seen) {
-	newest := e.Newest(now)
+	newest := e.Newest(now + clockSlack)
 	for i := range e.Sensors {
 		if s := &e.Sensors[i]; s.Last < newest-quiet && len(away) < suspects {
 			away = append(away, s)

@@ -107,10 +107,11 @@ func serverOf(hello, build bson.Raw) Server {
 	return s
 }
 
-// examineLayout lists the collections and their indexes.
+// examineLayout lists the collections and their indexes, with their sizes: the
+// server keeps those at hand.
 func (m *Mongo) examineLayout(ctx context.Context, db *mongo.Database, e *Examination) error {
 	var err error
-	if e.Collections, err = layout(ctx, db); err != nil {
+	if e.Collections, err = m.collections(ctx); err != nil {
 		return err
 	}
 	e.Buckets, err = db.Collection(mongodb.Buckets).EstimatedDocumentCount(ctx)

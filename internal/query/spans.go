@@ -35,7 +35,9 @@ type SpanCost struct {
 func (c SpanCost) Each() float64 { return Part{c.Buckets, c.Readings}.Each() }
 
 // Saved is which part of the bytes of raw documents the span saves.
-func (c SpanCost) Saved() float64 { return saved(c.Each(), Part{Measure{Bytes: c.Raw}, c.Readings}.Each()) }
+func (c SpanCost) Saved() float64 {
+	return saved(c.Each(), Part{Measure{Bytes: c.Raw}, c.Readings}.Each())
+}
 
 // SpanCosts is the cost of each of some spans.
 type SpanCosts struct {
