@@ -88,6 +88,9 @@ func run(t *testing.T, h harness) {
 		}
 		t.Run(c.name, func(t *testing.T) { c.test(t, s) })
 	}
+	for _, c := range storageCases {
+		t.Run(c.name, func(t *testing.T) { c.test(t, s) })
+	}
 }
 
 // base is 09:05 of the worked example.

@@ -97,11 +97,11 @@ func ago(ms int64) string {
 	d := time.Duration(ms) * time.Millisecond
 	switch {
 	case d >= 48*time.Hour:
-		return fmt.Sprintf("%d days", int64(d.Hours()/24))
+		return fmt.Sprintf("%d days", int64(d.Hours()/24+0.5))
 	case d >= 2*time.Hour:
-		return fmt.Sprintf("%d hours", int64(d.Hours()))
+		return fmt.Sprintf("%d hours", int64(d.Hours()+0.5))
 	case d >= 2*time.Minute:
-		return fmt.Sprintf("%d minutes", int64(d.Minutes()))
+		return fmt.Sprintf("%d minutes", int64(d.Minutes()+0.5))
 	default:
 		return fmt.Sprintf("%d seconds", int64(d.Seconds()))
 	}

@@ -23,6 +23,8 @@ const (
 	// with the answer to the subscription, if it comes.
 	versionWait  = time.Second
 	versionTopic = "$SYS/broker/version"
+	// goodbyeMS is how long the broker gets to hear that we leave.
+	goodbyeMS = 100
 )
 
 // Probe connects to the first URL of the configuration under a client id that
@@ -59,7 +61,7 @@ func Probe(ctx context.Context, cfg Config) (Probed, error) {
 		}
 		return Probed{}, fmt.Errorf("broker %s: %w", cfg.brokers(), connectError(err))
 	}
-	defer client.Disconnect(0)
+	defer client.Disconnect(goodbyeMS)
 	p := Probed{Took: time.Since(begun)}
 	wait, stop := context.WithTimeout(ctx, versionWait)
 	defer stop()
