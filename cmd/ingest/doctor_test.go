@@ -283,3 +283,36 @@ func TestTheDoctorFindsTheServiceListening(t *testing.T) {
 		t.Errorf("exit status %d:\n%s", status, out.String())
 	}
 }
+
+// A sensor whose clock is behind writes now under times long past; one that is
+// silent wrote when its times were. The store tells them apart by the order in
+// which buckets were made.
+func TestTheDoctorTellsBehindFromSilent(t *testing.T) {
+	t.Parallel()
+	f := openFleetStore(t, []string{"DATA_DIR=" + t.TempDir(), "MQTT_URL=" + testenv.Mosquitto(t).URL})
+	const hour, late, hours = int64(3_600_000), int64(9), int64(24)
+	now := f.now.UnixMilli()
+	last := reading.Span(hour).Start(now)
+	named := func(id string) reading.Series { return reading.Series{Sensor: id, Metric: "temperature"} }
+	for h := hours - 1; h >= 0; h-- {
+		start := last - h*hour
+		buckets := []*reading.Bucket{hourOf(named("S-behind"), start-late*hour, now)}
+		for i := range 30 {
+			buckets = append(buckets, hourOf(named(fmt.Sprintf("S-%04d", i)), start, now))
+		}
+		if h >= late {
+			buckets = append(buckets, hourOf(named("S-silent"), start, now))
+		}
+		f.write(t, buckets...)
+	}
+	for i := range 30 {
+		f.sensor(t, named(fmt.Sprintf("S-%04d", i)), last-(hours-1)*hour, now)
+	}
+	f.sensor(t, named("S-behind"), last-(hours+late-1)*hour, now-late*hour)
+	f.sensor(t, named("S-silent"), last-(hours-1)*hour, last-(late-1)*hour-10_000)
+	status, said := f.ask(t)
+	said.want(t, []string{"warning", "behind", "S-behind", "9 hours"}, []string{"warning", "silent", "S-silent"})
+	if status != 0 {
+		t.Errorf("exit status %d for warnings", status)
+	}
+}

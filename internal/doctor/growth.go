@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize"
+
 	"gudang/internal/query"
 	"gudang/internal/reading"
 )
@@ -24,8 +26,10 @@ type Growth struct {
 }
 
 // growthOf tells the rate from the newest buckets, by the times that they are
-// of. What is far off those of the others, late or ahead, is left out.
-func growthOf(recent []query.Recent, span reading.Span, now int64) (Growth, bool) {
+// of. What is far off those of the others, late or ahead, is left out. Where
+// they are all of one moment, it goes by how far back older ones lie.
+func growthOf(e *Examination, span reading.Span, now int64) (Growth, bool) {
+	recent := e.Recent
 	starts := make([]int64, 0, len(recent))
 	for _, b := range recent {
 		if b.Key.Start <= now {
@@ -38,9 +42,6 @@ func growthOf(recent []query.Recent, span reading.Span, now int64) (Growth, bool
 	slices.Sort(starts)
 	from, to := starts[len(starts)/20], starts[len(starts)-1-len(starts)/20]
 	g := Growth{Over: to - from + int64(span)}
-	if g.Over < fewSpans*int64(span) {
-		return g, false
-	}
 	for _, b := range recent {
 		if b.Key.Start >= from && b.Key.Start <= to {
 			g.Buckets++
@@ -49,6 +50,14 @@ func growthOf(recent []query.Recent, span reading.Span, now int64) (Growth, bool
 		}
 	}
 	scale := day / float64(g.Over)
+	if g.Over < fewSpans*int64(span) {
+		i := slices.IndexFunc(e.Marks, func(m query.Mark) bool { return m.Start <= to-fewSpans*int64(span) })
+		if i < 0 {
+			return g, false
+		}
+		g.Over = to - e.Marks[i].Start
+		scale = float64(e.Marks[i].Newer) / g.Buckets * day / float64(g.Over)
+	}
 	g.Buckets, g.Readings, g.Bytes = g.Buckets*scale, g.Readings*scale, g.Bytes*scale
 	return g, true
 }
@@ -90,7 +99,7 @@ func (r *Report) room(in Input) {
 func (r *Report) growth(in Input) {
 	const check = "growth"
 	s, e := in.Settings, in.Store
-	g, ok := growthOf(e.Recent, s.Span, in.Now.UnixMilli())
+	g, ok := growthOf(&e, s.Span, in.Now.UnixMilli())
 	if !ok {
 		if len(e.Recent) > 0 {
 			r.fact(check, "the newest %d buckets cover too little time to tell", len(e.Recent))
@@ -104,7 +113,7 @@ func (r *Report) growth(in Input) {
 	} else {
 		taken = int64(float64(e.Buckets) * g.Bytes / g.Buckets)
 	}
-	text := fmt.Sprintf("%.0f readings and %s of %s a day, as seen over %s", g.Readings, kib(int64(perDay)), unit, ago(g.Over))
+	text := fmt.Sprintf("%s readings and %s of %s a day, as seen over %s", humanize.Comma(int64(g.Readings)), kib(int64(perDay)), unit, ago(g.Over))
 	free := in.Free
 	if !s.EmbeddedStore {
 		free = -1

@@ -117,7 +117,7 @@ func (r *Report) brokers(in Input) {
 			if b.Version != "" {
 				text += ", " + b.Version
 			}
-			r.fact(check, "%s", text)
+			r.fact(check, "%s; MQTT 3.1.1 names no limits", text)
 		}
 	}
 	for _, b := range in.Brokers {

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize"
+
 	"gudang/internal/query"
 )
 
@@ -46,7 +48,7 @@ func (r *Report) server(in Input) {
 		text += "; has no " + strings.Join(hasNot, ", ")
 	}
 	r.fact(check, "%s", text)
-	r.fact(check, "%s, %s", many(len(in.Store.Sensors), "sensor", "sensors"), many(int(in.Store.Buckets), "bucket", "buckets"))
+	r.fact(check, "%s sensors, about %s buckets", humanize.Comma(int64(len(in.Store.Sensors))), humanize.Comma(in.Store.Buckets))
 	if s.Embedded {
 		return
 	}

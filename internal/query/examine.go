@@ -2,6 +2,7 @@ package query
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"gudang/internal/reading"
@@ -21,6 +22,8 @@ const (
 	// examineRows is how many buckets are all looked at; of more, the newest
 	// half of that and blocks from all over the rest.
 	examineRows = 2_000_000
+	blocks      = 100
+	blockRows   = 5000
 	// quiet is for how long a sensor may be away before it is looked at, and
 	// clockSlack how far ahead the fleet's clocks may be.
 	quiet      = 60 * 60 * 1000
@@ -49,6 +52,7 @@ type Examination struct {
 	Fat, Full []Document
 	Sensors   []Seen
 	Recent    []Recent // the newest buckets
+	Marks     []Mark   // how far back it is to older ones, where Recent is not all
 	Sampled   []string // what was not looked at as a whole, in words
 }
 
@@ -112,6 +116,21 @@ type Recent struct {
 	Outlier bool
 }
 
+// Mark is the start of the bucket that has so many newer ones.
+type Mark struct {
+	Newer, Start int64
+}
+
+// marks are at how many buckets from the end one is looked at.
+func (e *Examination) marks() (newer []int64) {
+	for _, n := range []int64{4 * recentBuckets, 20 * recentBuckets} {
+		if len(e.Recent) == recentBuckets && n < e.Buckets {
+			newer = append(newer, n)
+		}
+	}
+	return newer
+}
+
 // Newest is the latest time at which a sensor was seen, up to a limit: beyond
 // it clocks are wrong. It is 0 if there is none.
 func (e *Examination) Newest(limit int64) (newest int64) {
@@ -123,14 +142,36 @@ func (e *Examination) Newest(limit int64) (newest int64) {
 	return newest
 }
 
+// rows is which rows of buckets, from the first of a range exclusive to its
+// last inclusive, are looked at: all, or of very many the newest and blocks from
+// all over the rest.
+func rows(first, last int64) (ranges [][2]int64, sampled string) {
+	if last-first < examineRows {
+		return [][2]int64{{first - 1, last}}, ""
+	}
+	newest := last - examineRows/2
+	ranges = [][2]int64{{newest, last}}
+	for i := range int64(blocks) {
+		from := first - 1 + i*(newest-first)/blocks
+		ranges = append(ranges, [2]int64{from, from + blockRows})
+	}
+	return ranges, fmt.Sprintf("sizes: the newest %d buckets, and %d from all over the other %d", examineRows/2, blocks*blockRows, newest-first+1)
+}
+
 // away are the sensors that have been quiet for long while others were not, at
 // most so many as are looked at one by one.
 func (e *Examination) away(now int64) (away []*Seen) {
 	newest := e.Newest(now + clockSlack)
 	for i := range e.Sensors {
-		if s := &e.Sensors[i]; s.Last < newest-quiet && len(away) < suspects {
-			away = append(away, s)
+		s := &e.Sensors[i]
+		if s.Last >= newest-quiet {
+			continue
 		}
+		if len(away) == suspects {
+			e.Sampled = append(e.Sampled, fmt.Sprintf("sensors that seem to be away: the first %d", suspects))
+			break
+		}
+		away = append(away, s)
 	}
 	return away
 }

@@ -89,20 +89,20 @@ func serverOf(hello, build bson.Raw) Server {
 	msg, _ := hello.Lookup("msg").StringValueOK()
 	s.Set, s.Sharded = set, msg == "isdbgrid"
 	s.Clock = mongodb.Time(hello.Lookup("localTime"))
-	real := true
+	genuine := true
 	if f, ok := build.Lookup("ferretdb").DocumentOK(); ok {
-		s.Name, real = "FerretDB", false
+		s.Name, genuine = "FerretDB", false
 		s.Version, _ = f.Lookup("version").StringValueOK()
 	}
 	major := 0
-	if text, _, ok := strings.Cut(s.Version, "."); ok && real {
+	if text, _, ok := strings.Cut(s.Version, "."); ok && genuine {
 		major, _ = strconv.Atoi(text)
 	}
 	s.Features = []Feature{
-		{"transactions", real && (set != "" || s.Sharded)},
+		{"transactions", genuine && (set != "" || s.Sharded)},
 		{"$dateTrunc", false}, // asked for by itself
 		{"time series", major >= 5},
-		{"TTL", real},
+		{"TTL", genuine},
 	}
 	return s
 }
@@ -123,13 +123,21 @@ func (m *Mongo) examineRecent(ctx context.Context, _ *mongo.Database, e *Examina
 	opts := options.Find().SetSort(bson.D{{Key: "_id", Value: -1}}).SetLimit(recentBuckets).
 		SetProjection(bson.D{{Key: "sensorId", Value: 1}, {Key: "metric", Value: 1}, {Key: "start", Value: 1}, {Key: "count", Value: 1}, {Key: "isOutlier", Value: 1}})
 	var b Stored
-	return m.each(ctx, mongodb.Buckets, bson.D{}, opts, func(doc bson.Raw) error {
+	err := m.each(ctx, mongodb.Buckets, bson.D{}, opts, func(doc bson.Raw) error {
 		decodeBucket(doc, &b)
 		r := Recent{Key: b.Key, Count: b.Count, Outlier: b.Outlier}
 		r.Bytes = recentSize(r)
 		e.Recent = append(e.Recent, r)
 		return nil
 	})
+	for _, newer := range e.marks() {
+		opts := options.Find().SetSort(bson.D{{Key: "_id", Value: -1}}).SetSkip(newer).SetLimit(1).SetProjection(bson.D{{Key: "start", Value: 1}})
+		err = errors.Join(err, m.each(ctx, mongodb.Buckets, bson.D{}, opts, func(doc bson.Raw) error {
+			e.Marks = append(e.Marks, Mark{newer, mongodb.Time(doc.Lookup("start"))})
+			return nil
+		}))
+	}
+	return err
 }
 
 func (m *Mongo) examineSensors(ctx context.Context, _ *mongo.Database, e *Examination) error {
@@ -161,7 +169,12 @@ func (m *Mongo) examineSizes(ctx context.Context, db *mongo.Database, e *Examina
 		if err != nil {
 			return err
 		}
-		if err := m.sizesOf(ctx, e, collection, n, outlier); err != nil {
+		err = m.sizesOf(ctx, e, collection, n, outlier)
+		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+			e.Sampled = append(e.Sampled, fmt.Sprintf("sizes in %s: as far as %v went", collection, examineTimeout))
+			err = nil
+		}
+		if err != nil {
 			return err
 		}
 	}

@@ -35,8 +35,10 @@ var (
 func exampleDocs(minute string, number func(float64) any) (raw, buckets []bson.D) {
 	for i, v := range exampleValues {
 		raw = append(raw, bson.D{
-			{Key: "_id", Value: bson.NewObjectID()}, {Key: "sensorId", Value: "S-01"},
-			{Key: "time", Value: bson.DateTime(exampleStart + exampleOffsets[i]*1000)}, {Key: "value", Value: number(v)},
+			{Key: "_id", Value: bson.NewObjectID()},
+			{Key: "sensorId", Value: "S-01"},
+			{Key: "time", Value: bson.DateTime(exampleStart + exampleOffsets[i]*1000)},
+			{Key: "value", Value: number(v)},
 		})
 	}
 	for i, six := range slices.Collect(slices.Chunk(exampleValues, 6)) {
@@ -45,9 +47,13 @@ func exampleDocs(minute string, number func(float64) any) (raw, buckets []bson.D
 			values = append(values, number(v))
 		}
 		buckets = append(buckets, bson.D{
-			{Key: "_id", Value: bson.NewObjectID()}, {Key: "sensorId", Value: "S-01"}, {Key: minute, Value: bson.DateTime(exampleStart + int64(i)*60_000)},
-			{Key: "values", Value: values}, {Key: "count", Value: int32(6)},
-			{Key: "min", Value: number(slices.Min(six))}, {Key: "max", Value: number(slices.Max(six))},
+			{Key: "_id", Value: bson.NewObjectID()},
+			{Key: "sensorId", Value: "S-01"},
+			{Key: minute, Value: bson.DateTime(exampleStart + int64(i)*60_000)},
+			{Key: "values", Value: values},
+			{Key: "count", Value: int32(6)},
+			{Key: "min", Value: number(slices.Min(six))},
+			{Key: "max", Value: number(slices.Max(six))},
 		})
 	}
 	return raw, buckets
@@ -86,7 +92,9 @@ func ourBucket(s reading.Series, n int, outlier bool) bson.D {
 	id := s.ID(exampleStart)
 	doc := bson.D{
 		{Key: "_id", Value: bson.Binary{Subtype: bson.TypeBinaryUUID, Data: id[:]}},
-		{Key: "sensorId", Value: s.Sensor}, {Key: "metric", Value: s.Metric}, {Key: "start", Value: bson.DateTime(exampleStart)},
+		{Key: "sensorId", Value: s.Sensor},
+		{Key: "metric", Value: s.Metric},
+		{Key: "start", Value: bson.DateTime(exampleStart)},
 	}
 	if !outlier {
 		offsets, values := bson.A{}, bson.A{}
@@ -106,7 +114,10 @@ func ourRaw(s reading.Series) bson.D {
 	id := s.ID(exampleStart)
 	return bson.D{
 		{Key: "_id", Value: bson.Binary{Subtype: bson.TypeBinaryUUID, Data: id[:]}},
-		{Key: "sensorId", Value: s.Sensor}, {Key: "metric", Value: s.Metric}, {Key: "time", Value: bson.DateTime(exampleStart)}, {Key: "value", Value: 26.4},
+		{Key: "sensorId", Value: s.Sensor},
+		{Key: "metric", Value: s.Metric},
+		{Key: "time", Value: bson.DateTime(exampleStart)},
+		{Key: "value", Value: 26.4},
 	}
 }
 

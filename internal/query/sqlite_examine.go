@@ -19,7 +19,8 @@ const (
 
 	// rowBytes is what a row of buckets takes besides its texts, at most.
 	rowBytes       = `octet_length(sensorId) + octet_length(metric) + ifnull(octet_length(offsets), 0) + ifnull(octet_length("values"), 0) + 60`
-	selectLastRow  = `SELECT max(rowid) FROM buckets`
+	selectRows     = `SELECT (SELECT min(rowid) FROM buckets), (SELECT max(rowid) FROM buckets)`
+	selectMark     = `SELECT start FROM buckets WHERE rowid <= ? ORDER BY rowid DESC LIMIT 1`
 	selectSuspects = `SELECT sensorId, metric, start, count, isOutlier IS TRUE, ` + rowBytes + ` AS bytes FROM buckets
 		WHERE rowid > ? AND rowid <= ? AND (bytes > ? OR count >= ? AND isOutlier IS NOT TRUE) LIMIT ?`
 	selectFattest  = `SELECT sensorId, metric, start, count, isOutlier IS TRUE, max(` + rowBytes + `) FROM buckets WHERE rowid > ? AND rowid <= ?`
@@ -28,9 +29,6 @@ const (
 	selectLastRows = `SELECT rowid, start FROM buckets WHERE sensorId = ? AND metric = ? ORDER BY start DESC LIMIT 3`
 	selectBeside   = `SELECT start FROM buckets WHERE rowid BETWEEN ? AND ? AND sensorId <> ?`
 	selectVersion  = `SELECT sqlite_version()`
-
-	blocks    = 100  // in which the rest of a large store is looked at
-	blockRows = 5000 // in each
 )
 
 // sqliteQueries are the queries that this program runs for its users, whose
@@ -50,12 +48,13 @@ var sqliteQueries = []struct{ name, table, text string }{
 // Examine implements Examiner. Each of its parts is of one moment.
 func (s *SQLite) Examine(ctx context.Context, outlier int64) (Examination, error) {
 	e := Examination{Server: Server{Name: "SQLite", Embedded: true, Majority: true}}
+	var first, last int64
 	parts := []func(c *sqliteConn) error{
-		func(c *sqliteConn) error { return c.examineFile(&e) },
+		func(c *sqliteConn) error { return c.examineFile(&e, &first, &last) },
 		func(c *sqliteConn) error { return c.examinePlans(&e) },
-		func(c *sqliteConn) error { return c.examineSizes(&e, outlier) },
+		func(c *sqliteConn) error { return c.examineSizes(&e, first, last, outlier) },
 		func(c *sqliteConn) error { return c.examineSensors(&e) },
-		func(c *sqliteConn) error { return c.examineRecent(&e) },
+		func(c *sqliteConn) error { return c.examineRecent(&e, last) },
 		func(c *sqliteConn) error { return c.examineAway(&e, time.Now().UnixMilli()) },
 	}
 	for _, part := range parts {
@@ -67,7 +66,7 @@ func (s *SQLite) Examine(ctx context.Context, outlier int64) (Examination, error
 	return e, nil
 }
 
-func (c *sqliteConn) examineFile(e *Examination) (err error) {
+func (c *sqliteConn) examineFile(e *Examination, first, last *int64) (err error) {
 	if e.Collections, err = c.tables(false); err != nil {
 		return err
 	}
@@ -77,8 +76,11 @@ func (c *sqliteConn) examineFile(e *Examination) (err error) {
 			e.Server.Version = row.ColumnText(0)
 			return nil
 		}),
-		c.each(selectLastRow, func(row *sqlite3.Stmt) error {
-			e.Buckets = row.ColumnInt64(0)
+		c.each(selectRows, func(row *sqlite3.Stmt) error {
+			if row.ColumnType(0) != sqlite3.NULL {
+				*first, *last = row.ColumnInt64(0), row.ColumnInt64(1)
+				e.Buckets = *last - *first + 1 // the oldest are deleted first
+			}
 			return nil
 		}))
 }
@@ -104,19 +106,11 @@ func (c *sqliteConn) examinePlans(e *Examination) error {
 	return nil
 }
 
-// examineSizes looks at the buckets for what has grown too large: all of them,
-// or where there are very many the newest and blocks from all over the rest.
-func (c *sqliteConn) examineSizes(e *Examination, outlier int64) error {
-	last := e.Buckets
-	ranges := [][2]int64{{0, last}}
-	if last > examineRows {
-		newest := last - examineRows/2
-		ranges = [][2]int64{{newest, last}}
-		for i := range int64(blocks) {
-			from := i * newest / blocks
-			ranges = append(ranges, [2]int64{from, from + blockRows})
-		}
-		e.Sampled = append(e.Sampled, fmt.Sprintf("sizes: the newest %d buckets, and %d from all over the other %d", examineRows/2, blocks*blockRows, newest))
+// examineSizes looks at the buckets for what has grown too large.
+func (c *sqliteConn) examineSizes(e *Examination, first, last, outlier int64) error {
+	ranges, sampled := rows(first, last)
+	if sampled != "" {
+		e.Sampled = append(e.Sampled, sampled)
 	}
 	document := func(row *sqlite3.Stmt) Document {
 		return Document{"buckets", row.ColumnText(0), row.ColumnText(1), row.ColumnInt64(2), row.ColumnInt64(3), row.ColumnInt64(5)}
@@ -154,8 +148,8 @@ func (c *sqliteConn) examineSensors(e *Examination) error {
 	})
 }
 
-func (c *sqliteConn) examineRecent(e *Examination) error {
-	return c.each(selectRecent, func(row *sqlite3.Stmt) error {
+func (c *sqliteConn) examineRecent(e *Examination, last int64) error {
+	err := c.each(selectRecent, func(row *sqlite3.Stmt) error {
 		r := Recent{
 			Key:   reading.Key{Series: reading.Series{Sensor: row.ColumnText(0), Metric: row.ColumnText(1)}, Start: row.ColumnInt64(2)},
 			Count: row.ColumnInt64(3), Outlier: row.ColumnBool(4),
@@ -164,6 +158,13 @@ func (c *sqliteConn) examineRecent(e *Examination) error {
 		e.Recent = append(e.Recent, r)
 		return nil
 	}, int64(recentBuckets))
+	for _, newer := range e.marks() {
+		err = errors.Join(err, c.each(selectMark, func(row *sqlite3.Stmt) error {
+			e.Marks = append(e.Marks, Mark{newer, row.ColumnInt64(0)})
+			return nil
+		}, last-newer))
+	}
+	return err
 }
 
 // recentSize is what a bucket and its readings take.
