@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -158,7 +159,7 @@ func (r *Report) full(days float64, free int64) {
 // retention says who deletes what.
 func (r *Report) retention(in Input) {
 	const check = "retention"
-	var kept []string
+	kept := map[string][]string{} // by who deletes
 	for _, k := range []struct {
 		setting, collection, field string
 		keep                       time.Duration
@@ -172,9 +173,10 @@ func (r *Report) retention(in Input) {
 		ttl := fmt.Sprintf("MongoDB deletes from %s by the index %s_1", k.collection, k.field)
 		switch {
 		case after == nil && k.keep == 0:
-			kept = append(kept, k.collection)
+			kept["nobody deletes from"] = append(kept["nobody deletes from"], k.collection)
 		case after == nil:
-			r.fact(check, "%s: the service deletes what is older than %s=%v", k.collection, k.setting, k.keep)
+			who := fmt.Sprintf("the service deletes, by %s=%v, from", k.setting, k.keep)
+			kept[who] = append(kept[who], k.collection)
 		case k.keep == 0:
 			r.find(Serious, check, "MongoDB deletes what should be kept", fmt.Sprintf("%s, after %s; %s is 0", ttl, ago(*after*1000), k.setting), "drop the index, or set "+k.setting)
 		case *after != want:
@@ -183,8 +185,8 @@ func (r *Report) retention(in Input) {
 			r.fact(check, "%s, after %v", ttl, k.keep)
 		}
 	}
-	if len(kept) > 0 {
-		r.fact(check, "nobody deletes from %s", strings.Join(kept, ", "))
+	for _, who := range slices.Sorted(maps.Keys(kept)) {
+		r.fact(check, "%s %s", who, strings.Join(kept[who], ", "))
 	}
 }
 

@@ -40,7 +40,7 @@ func (r *Report) sensors(in Input) {
 		}
 	}
 	if len(ahead) > 0 {
-		r.find(Warning, check, many(len(ahead), "sensor runs", "sensors run")+" ahead of the clock", some(ahead)+" (their newest reading lies in the future)", "set their clocks (NTP), and see CLOCK_AHEAD; what they send now is filed under times that are yet to come")
+		r.find(Warning, check, many(len(ahead), "sensor runs", "sensors run")+" ahead of the clock", some(ahead)+" (their newest reading lies in the future)", "set their clocks (NTP) or their time zone, and see CLOCK_AHEAD; what they send now is filed under times that are yet to come")
 	}
 	if len(behind) > 0 {
 		r.find(Warning, check, many(len(behind), "sensor runs", "sensors run")+" behind the clock", some(behind)+" (their buckets were made beside those of so much later)", "set their clocks (NTP), or their time zone; TIMEZONE is for times without one")

@@ -115,7 +115,7 @@ func (r *Report) brokers(in Input) {
 			up++
 			text := fmt.Sprintf("%s takes connections, in %v", b.Name, b.Took.Round(time.Millisecond))
 			if b.Version != "" {
-				text += ", " + b.Version
+				text += fmt.Sprintf(", version %q", b.Version)
 			}
 			r.fact(check, "%s; MQTT 3.1.1 names no limits", text)
 		}

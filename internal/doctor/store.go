@@ -162,7 +162,7 @@ func (r *Report) documents(in Input) {
 		}
 		if len(names) > 0 {
 			r.find(level, check, many(len(names), "document is", "documents are")+" far larger than any of ours should be", some(names),
-				"lower OUTLIER_READINGS or BUCKET_SPAN if they are full of readings; else find out who wrote into them: each read drags them along, and at 16 MB writing stops")
+				"if they are full of readings, lower OUTLIER_READINGS or BUCKET_SPAN, in sensors LATEST_READINGS; else find out who wrote into them: each read drags them along, and at 16 MB writing stops")
 		}
 	}
 	over, near := map[key][]query.Document{}, map[key][]query.Document{}

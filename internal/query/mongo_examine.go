@@ -90,9 +90,11 @@ func serverOf(hello, build bson.Raw) Server {
 	s.Set, s.Sharded = set, msg == "isdbgrid"
 	s.Clock = mongodb.Time(hello.Lookup("localTime"))
 	genuine := true
-	if f, ok := build.Lookup("ferretdb").DocumentOK(); ok {
-		s.Name, genuine = "FerretDB", false
-		s.Version, _ = f.Lookup("version").StringValueOK()
+	// It says so in one of two ways, by its version.
+	for _, path := range [][]string{{"ferretdbVersion"}, {"ferretdb", "version"}} {
+		if version, ok := build.Lookup(path...).StringValueOK(); ok {
+			s.Name, s.Version, genuine = "FerretDB", version, false
+		}
 	}
 	major := 0
 	if text, _, ok := strings.Cut(s.Version, "."); ok && genuine {

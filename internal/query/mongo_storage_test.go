@@ -153,7 +153,8 @@ func TestServerOf(t *testing.T) {
 		"a replica set":      {bson.D{{Key: "setName", Value: "rs0"}}, bson.D{{Key: "version", Value: "7.0.14"}}, "MongoDB 7.0.14", true, true, true},
 		"a shard router":     {bson.D{{Key: "msg", Value: "isdbgrid"}}, bson.D{{Key: "version", Value: "5.0.0"}}, "MongoDB 5.0.0", true, true, true},
 		"an old one, alone":  {bson.D{}, bson.D{{Key: "version", Value: "4.4.29"}}, "MongoDB 4.4.29", false, false, true},
-		"one that speaks so": {bson.D{}, bson.D{{Key: "version", Value: "7.0.42"}, {Key: "ferretdb", Value: bson.D{{Key: "version", Value: "v1.24.0"}}}}, "FerretDB v1.24.0", false, false, false},
+		"one that speaks so": {bson.D{}, bson.D{{Key: "version", Value: "7.0.42"}, {Key: "ferretdbVersion", Value: "v1.24.0"}}, "FerretDB v1.24.0", false, false, false},
+		"a later one":        {bson.D{}, bson.D{{Key: "version", Value: "7.0.77"}, {Key: "ferretdb", Value: bson.D{{Key: "version", Value: "v2.5.0"}}}}, "FerretDB v2.5.0", false, false, false},
 	} {
 		s := serverOf(encode(t, c.hello), encode(t, c.build))
 		if s.Name+" "+s.Version != c.server || has(s, "transactions") != c.transactions || has(s, "time series") != c.timeSeries || has(s, "TTL") != c.ttl {
