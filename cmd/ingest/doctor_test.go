@@ -167,7 +167,7 @@ func TestTheDoctorOfAMillionReadings(t *testing.T) {
 	}
 	begun := time.Now()
 	status, said := f.ask(t)
-	if took := time.Since(begun); took > 10*time.Second {
+	if took := time.Since(begun); took > 30*time.Second { // a second, on an idle machine
 		t.Errorf("the doctor took %v", took)
 	}
 	said.want(t)
