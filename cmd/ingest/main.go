@@ -30,6 +30,8 @@ func commands() []command {
 		{"parse", "TOPIC [FILE|-]", "show what a payload becomes, or why not", runParse},
 		{"verify", "-manifest FILE", "check that each reading of a manifest is stored once, and nothing else", runVerify},
 		{"refresh", "[SENSOR]", "make the sensors' documents again from the buckets", runRefresh},
+		{"storage", "[-json]", "say what the store takes, and what other buckets would", runStorage},
+		{"doctor", "[-disk SIZE]", "say what is wrong with settings, broker and store", runDoctor},
 		{"config", "[-json]", "print the settings in force, without secrets", runConfig},
 		{"version", "[-json]", "print the version", runVersion},
 	}

@@ -17,6 +17,7 @@ var arrows = map[string][]string{
 	"internal/bucketer": {"internal/reading"},
 	"internal/sink":     {"internal/reading", "internal/mongodb"},
 	"internal/query":    {"internal/reading", "internal/mongodb", "internal/manifest"},
+	"internal/doctor":   {"internal/reading", "internal/query"}, // it judges what query found
 	"internal/web":      {"internal/reading"},
 	"internal/embedded": {"internal/reading"},
 	"internal/upkeep":   {"internal/reading"},

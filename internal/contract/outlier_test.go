@@ -34,9 +34,9 @@ func (s *suite) sweep(t *testing.T) sink.Swept {
 }
 
 func testOutlierAtOnce(t *testing.T, s *suite) {
-	want := fast("outlier-at-once", 200)
+	want := fast("outlier-at-once", outlierReadings+10)
 	other := bucketOf(series("outlier-neighbour", "x"), base, point{1, 2})
-	res := s.write(t, part(want, 0, 200), other)
+	res := s.write(t, part(want, 0, want.Count()), other)
 	wantRefused(t, res)
 	if res.Migrated != 1 || len(res.Outliers) != 1 || res.Outliers[0] != (sink.Outlier{Key: want.Key(), Until: base + 60_000}) {
 		t.Errorf("migrated %d, outliers %v", res.Migrated, res.Outliers)
@@ -45,13 +45,14 @@ func testOutlierAtOnce(t *testing.T, s *suite) {
 }
 
 func testOutlierGrowing(t *testing.T, s *suite) {
-	want := fast("outlier-growing", 220)
-	for from := 0; from < 180; from += 60 {
-		wantRefused(t, s.write(t, part(want, from, from+60)))
+	const third = outlierReadings/3 + 1
+	want := fast("outlier-growing", 3*third+40)
+	for from := 0; from < 3*third; from += third {
+		wantRefused(t, s.write(t, part(want, from, from+third)))
 	}
 	s.sweep(t)
 	// A part of what it had as an ordinary bucket comes again, and more.
-	again := part(want, 170, 220)
+	again := part(want, 3*third-10, want.Count())
 	res := s.write(t, again)
 	if len(res.Refused) != 10 || len(res.Outliers) != 1 {
 		t.Errorf("%d refused, outliers %v", len(res.Refused), res.Outliers)
@@ -63,8 +64,8 @@ func testOutlierGrowing(t *testing.T, s *suite) {
 }
 
 func testOutlierRefuses(t *testing.T, s *suite) {
-	want := fast("outlier-refuses", 160)
-	s.write(t, part(want, 0, 160))
+	want := fast("outlier-refuses", outlierReadings+1)
+	s.write(t, part(want, 0, want.Count()))
 	wantRefused(t, s.write(t, part(want, 3, 5)),
 		refused{want.Key(), want.Offsets[3], reading.Duplicate}, refused{want.Key(), want.Offsets[4], reading.Duplicate})
 	other := bucketOf(want.Series, base, point{want.Offsets[5], want.Values[5] + 1}, point{59_999, -4})
@@ -74,11 +75,11 @@ func testOutlierRefuses(t *testing.T, s *suite) {
 }
 
 func testOutlierPages(t *testing.T, s *suite) {
-	outlier := fast("outlier-pages", 170)
+	outlier := fast("outlier-pages", outlierReadings+20)
 	quiet := bucketOf(series("outlier-pages", "temperature"), base, point{0, 1}, point{30_000, 2})
 	next := bucketOf(outlier.Series, base+60_000, point{0, 5}, point{59_999, 6})
 	before := bucketOf(outlier.Series, base-60_000, point{59_999, 7})
-	s.write(t, part(outlier, 0, 170), quiet, next, before)
+	s.write(t, part(outlier, 0, outlier.Count()), quiet, next, before)
 	want := readingsOf(outlier, quiet, next, before)
 	for _, limit := range []int{1000, 50, 13} {
 		var have []reading.Reading
@@ -112,15 +113,15 @@ func testOutlierPages(t *testing.T, s *suite) {
 // Two instances write the same readings of one sensor, in another order and
 // in flushes of another size.
 func testOutlierWriters(t *testing.T, s *suite) {
-	want := fast("outlier-writers", 400)
+	want := fast("outlier-writers", 2*outlierReadings)
 	second, _ := s.open(t)
 	var both sync.WaitGroup
 	stored := make([]int, 2)
 	for n, to := range []sink.Store{s.sink, second} {
 		both.Go(func() {
 			size := 20 + 15*n
-			for from := 0; from < 400; from += size {
-				flush := part(want, from, min(from+size, 400))
+			for from := 0; from < want.Count(); from += size {
+				flush := part(want, from, min(from+size, want.Count()))
 				for left := []*reading.Bucket{flush}; len(left) > 0; {
 					res := to.WriteBuckets(t.Context(), left)
 					left = res.Again
@@ -135,8 +136,8 @@ func testOutlierWriters(t *testing.T, s *suite) {
 		})
 	}
 	both.Wait()
-	if stored[0]+stored[1] != 400 {
-		t.Errorf("%d and %d readings counted as stored, want 400 together", stored[0], stored[1])
+	if stored[0]+stored[1] != want.Count() {
+		t.Errorf("%d and %d readings counted as stored, want %d together", stored[0], stored[1], want.Count())
 	}
 	s.wantStored(t, want)
 }

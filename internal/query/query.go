@@ -9,7 +9,7 @@ import (
 )
 
 // Store is a database that is read from. Each query is served by an index, and
-// its cost is bounded by its limit, Scan's aside.
+// its cost is bounded by its limit; Scan and Storage read everything.
 type Store interface {
 	// Sensors lists sensors in order of id, after the given one.
 	Sensors(ctx context.Context, after string, limit int) ([]reading.Sensor, error)
@@ -26,6 +26,8 @@ type Store interface {
 	// some of its readings. What is yielded is only valid until the next call
 	// of yield.
 	Scan(ctx context.Context, yield func(*Stored) error) error
+	Measurer
+	Examiner
 	Ping(ctx context.Context) error
 	Close() error
 }
