@@ -42,6 +42,7 @@ type config struct {
 	MQTTCertFile    string `env:"MQTT_CERT_FILE"`
 	MQTTKeyFile     string `env:"MQTT_KEY_FILE"`
 	MQTTMaxUnacked  int    `env:"MQTT_MAX_UNACKED" envDefault:"50000"`
+	MQTTConnections int    `env:"MQTT_CONNECTIONS" envDefault:"1"`
 	MQTTLeave       bool   `env:"MQTT_LEAVE" envDefault:"false"`
 	MongoDBURI      string `env:"MONGODB_URI" secret:"true"`
 	MongoDBDatabase string `env:"MONGODB_DATABASE" envDefault:"gudang"`
@@ -233,6 +234,8 @@ func (c *config) check() (err error) {
 		return fail("MQTT_SHARE", c.MQTTShare, "a share group must not contain /, + or #")
 	case c.MQTTMaxUnacked < 1 || c.MQTTMaxUnacked > 1<<16-1:
 		return fail("MQTT_MAX_UNACKED", c.MQTTMaxUnacked, "must be from 1 to 65535, which is how many MQTT can tell apart")
+	case c.MQTTConnections < 1 || c.MQTTConnections > source.MaxConnections:
+		return fail("MQTT_CONNECTIONS", c.MQTTConnections, "must be from 1 to %d", source.MaxConnections)
 	case c.Journal != "on" && c.Journal != "off":
 		return fail("JOURNAL", c.Journal, "must be on or off")
 	case c.JournalMaxBytes < 1<<20 || c.JournalMaxBytes > 1<<50:

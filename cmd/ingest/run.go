@@ -237,11 +237,11 @@ func (s *service) openSource(reg prometheus.Registerer) error {
 	if c.MQTTQoS == 0 {
 		s.log.Warn("MQTT_QOS is 0: messages that come while the service is away or busy are lost")
 	}
-	session, err := source.New(source.Config{
+	session, err := source.NewPool(source.Config{
 		URLs: c.urls, ClientID: c.MQTTClientID, QoS: c.MQTTQoS, Share: c.MQTTShare, Username: c.MQTTUsername, Password: c.MQTTPassword,
 		SessionFile: filepath.Join(c.DataDir, "mqtt-session.json"), Leave: c.MQTTLeave,
 		TLS: c.tls, KeepAlive: 30 * time.Second, MaxUnacked: c.MQTTMaxUnacked, MaxPacket: decode.DefaultMaxPayload + 1<<17, Log: s.log,
-	}, c.decoder, reg)
+	}, c.MQTTConnections, func() (*decode.Decoder, error) { return decode.New(c.decoding()) }, reg)
 	if err != nil {
 		return err
 	}

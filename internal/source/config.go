@@ -23,6 +23,7 @@ type Config struct {
 	KeepAlive   time.Duration
 	MaxUnacked  int    // messages that may be unacknowledged
 	SessionFile string // remembers what the session is subscribed to; empty: nothing does
+	Sender      string // tells this session's packet identifiers from those of others; empty where there is one
 	Leave       bool   // at the stop, take what is queued and remove the session
 	MaxPacket   int    // bytes of a PUBLISH that are read; must be above the decoder's limit
 	Log         *slog.Logger

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	mqtt "github.com/eclipse/paho.mqtt.golang"
@@ -34,6 +35,8 @@ type conn struct {
 	net.Conn
 	frames  *frames
 	attempt func() bool // ends the hold that the attempt to connect has on it
+
+	open atomic.Int64 // messages taken of it and not acknowledged
 
 	mu     sync.Mutex
 	buf    []byte // to be written
@@ -95,6 +98,7 @@ func (c *conn) Write(p []byte) (int, error) {
 // Ack acknowledges a message of this connection: PUBACK for QoS 1, PUBREC for
 // QoS 2 (the rest of whose handshake paho sees to).
 func (c *conn) Ack(id uint16, qos byte) {
+	c.open.Add(-1)
 	kind := byte(4)
 	if qos == 2 {
 		kind = 5
@@ -103,6 +107,11 @@ func (c *conn) Ack(id uint16, qos byte) {
 	defer c.mu.Unlock()
 	_ = c.addLocked(kind<<4, 2, byte(id>>8), byte(id)) // the broker sends again what it gets no ack for
 }
+
+// took counts a message that will be acknowledged; unacked is how many were not.
+func (c *conn) took() { c.open.Add(1) }
+
+func (c *conn) unacked() int64 { return c.open.Load() }
 
 func (c *conn) addLocked(p ...byte) error {
 	switch {

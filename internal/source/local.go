@@ -34,7 +34,7 @@ func (l *Local) Intake() *Intake { return l.in.intake }
 // Remember tells it, before Run, of a message without a time of its own that
 // was received before the start, and which time it was given: Hash and Stamp
 // of its delivery. Should it be sent again, it gets that time again.
-func (l *Local) Remember(hash uint64, stamp int64) { l.in.stamps.remember(hash, stamp) }
+func (l *Local) Remember(hash uint64, stamp int64) { l.in.remember(hash, stamp) }
 
 // Receive takes a message in that client has published. While there is no room
 // it waits, which holds that publisher back; other calls go on. It says

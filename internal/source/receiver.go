@@ -2,6 +2,7 @@ package source
 
 import (
 	"log/slog"
+	"sync"
 	"time"
 
 	"gudang/internal/decode"
@@ -20,25 +21,74 @@ type message struct {
 	acker    reading.Acker
 }
 
+// entrance is what the sessions of a process have in common: whichever of them
+// a message comes by, it is one stream from here on.
+type entrance struct {
+	intake  *Intake
+	metrics *metrics
+
+	mu       sync.Mutex
+	stamps   *stamps
+	rejects  *rejectLog
+	sessions int // that may still bring messages
+	up       int // of these, how many can
+}
+
+func newEntrance(limit int, log *slog.Logger, reg Registerer) *entrance {
+	q := newIntake(limit)
+	return &entrance{
+		intake: q, stamps: newStamps(max(limit, 1<<16)), rejects: newRejectLog(log),
+		metrics: newMetrics(reg, func() float64 { return float64(q.Outstanding()) }),
+	}
+}
+
+// remember implements Remember of both sources.
+func (e *entrance) remember(hash uint64, stamp int64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.stamps.remember(hash, stamp)
+}
+
+// join counts a session in; leave counts it out, and after the last of them
+// nothing more comes.
+func (e *entrance) join() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.sessions++
+}
+
+func (e *entrance) leave() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.sessions--; e.sessions == 0 {
+		e.intake.end()
+	}
+}
+
+// change counts sessions that can bring messages now, or no longer.
+func (e *entrance) change(up int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.up += up
+	connected := 0.0
+	if e.up >= e.sessions {
+		connected = 1
+	}
+	e.metrics.connected.Set(connected)
+}
+
 // receiver makes deliveries of messages and puts them into the intake. It is
 // used by one goroutine at a time.
 type receiver struct {
-	intake  *Intake
-	metrics *metrics
+	*entrance
 	decoder *decode.Decoder
-	stamps  *stamps
-	rejects *rejectLog
 
 	now    time.Time
 	result decode.Result // of the message that was decoded last
 }
 
 func newReceiver(limit int, decoder *decode.Decoder, log *slog.Logger, reg Registerer) receiver {
-	q := newIntake(limit)
-	return receiver{
-		intake: q, decoder: decoder, stamps: newStamps(max(limit, 1<<16)), rejects: newRejectLog(log),
-		metrics: newMetrics(reg, func() float64 { return float64(q.Outstanding()) }),
-	}
+	return receiver{entrance: newEntrance(limit, log, reg), decoder: decoder}
 }
 
 // decode is the first half of taking a message in. It changes nothing.
@@ -50,6 +100,8 @@ func (r *receiver) decode(m *message) {
 // put is the second half. Unless the message is taken, it has left no trace
 // and may be put again.
 func (r *receiver) put(m *message) verdict {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if v := r.intake.room(); v != taken {
 		return v // and nobody else puts, so there is room until the end
 	}

@@ -32,6 +32,8 @@ type Source struct {
 	in        receiver
 	session   sessionFile
 	noRoom    bool // waiting for room was in vain
+	finishing sync.Once
+	retired   bool // it exists to be emptied and removed
 
 	mu      sync.Mutex
 	problem error // why messages don't arrive; nil when they can
@@ -49,14 +51,20 @@ func New(cfg Config, decoder *decode.Decoder, reg Registerer) (*Source, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	s := &Source{cfg: cfg, log: cfg.Log, in: newReceiver(cfg.MaxUnacked, decoder, cfg.Log, reg), session: sessionFile{cfg.SessionFile}, problem: errors.New("not connected yet")}
+	return newSession(cfg, decoder, newEntrance(cfg.MaxUnacked, cfg.Log, reg)), nil
+}
+
+// newSession makes one of the sessions of an entrance.
+func newSession(cfg Config, decoder *decode.Decoder, in *entrance) *Source {
+	s := &Source{cfg: cfg, log: cfg.Log, in: receiver{entrance: in, decoder: decoder}, session: sessionFile{cfg.SessionFile}, problem: errors.New("not connected yet")}
 	for _, f := range decoder.Filters() {
 		if cfg.Share != "" {
 			f = "$share/" + cfg.Share + "/" + f
 		}
 		s.filters = append(s.filters, f)
 	}
-	return s, nil
+	in.join()
+	return s
 }
 
 // Intake is where the next stage takes messages from.
@@ -65,7 +73,7 @@ func (s *Source) Intake() *Intake { return s.in.intake }
 // Remember tells it, before Run, of a message without a time of its own that
 // was received before the start, and which time it was given: Hash and Stamp
 // of its delivery. Should it be sent again, it gets that time again.
-func (s *Source) Remember(hash uint64, stamp int64) { s.in.stamps.remember(hash, stamp) }
+func (s *Source) Remember(hash uint64, stamp int64) { s.in.remember(hash, stamp) }
 
 const (
 	connectTimeout = 10 * time.Second
@@ -86,7 +94,7 @@ const (
 // until what it took is acknowledged, and disconnects. When ctx ends it leaves
 // at once: the broker has what is not acknowledged.
 func (s *Source) Run(ctx, stop context.Context) error {
-	defer s.in.intake.end()
+	defer s.finish()
 	failures := 0
 	for {
 		s.waitForRoom(ctx, stop)
@@ -104,7 +112,7 @@ func (s *Source) Run(ctx, stop context.Context) error {
 			}
 		}
 		s.down(err)
-		if ended(ctx, stop) {
+		if ended(ctx, stop) || errors.Is(err, errRemoved) {
 			return nil
 		}
 		failures++
@@ -121,6 +129,9 @@ func (s *Source) Run(ctx, stop context.Context) error {
 		}
 	}
 }
+
+// finish says that nothing more comes by this session.
+func (s *Source) finish() { s.finishing.Do(s.in.leave) }
 
 func ended(ctx, stop context.Context) bool { return ctx.Err() != nil || stop.Err() != nil }
 
@@ -178,6 +189,9 @@ func (s *Source) options(ctx context.Context, l *link) *mqtt.ClientOptions {
 // stay subscribes and lets messages arrive until the connection is lost, which
 // is the error that it returns, or the work is done.
 func (s *Source) stay(ctx, stop context.Context, l *link) error {
+	if s.retired {
+		return s.empty(ctx, stop, l)
+	}
 	var (
 		pause  = firstPause
 		answer = s.subscribe(l.client)
@@ -205,7 +219,7 @@ func (s *Source) stay(ctx, stop context.Context, l *link) error {
 			if s.cfg.Leave {
 				s.quit(ctx, l)
 			}
-			s.in.intake.end()
+			s.finish()
 			if err := s.drain(ctx, l); err != nil {
 				s.log.Warn("stopping with messages unacknowledged, the broker keeps them", "messages", s.in.intake.Outstanding(), "error", err)
 			}
@@ -244,7 +258,7 @@ func (s *Source) quit(ctx context.Context, l *link) {
 		last := s.in.now
 		s.receiving.Unlock()
 		wait := quitQuiet - time.Since(last)
-		if wait <= 0 && s.in.intake.Outstanding() == 0 {
+		if wait <= 0 && l.conn.unacked() == 0 {
 			return
 		}
 		select {
@@ -396,7 +410,7 @@ func (s *Source) receive(l *link, m mqtt.Message) {
 	if s.current != l {
 		return // the connection is given up: the broker sends the message again
 	}
-	msg := message{topic: m.Topic(), payload: m.Payload(), retained: m.Retained(), again: m.Duplicate(), id: m.MessageID(), qos: m.Qos(), acker: l.conn}
+	msg := message{client: s.cfg.Sender, topic: m.Topic(), payload: m.Payload(), retained: m.Retained(), again: m.Duplicate(), id: m.MessageID(), qos: m.Qos(), acker: l.conn}
 	s.in.decode(&msg)
 	v := s.in.put(&msg)
 	if v == full {
@@ -405,6 +419,9 @@ func (s *Source) receive(l *link, m mqtt.Message) {
 	switch {
 	case v == taken:
 		s.noRoom = false
+		if msg.qos > 0 {
+			l.conn.took()
+		}
 	case v == over:
 	case msg.qos == 0:
 		s.in.lose()
@@ -448,16 +465,22 @@ func (l *link) end(err error) {
 func (s *Source) up() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.problem != nil {
+		s.in.change(1)
+	}
 	s.problem = nil
-	s.in.metrics.connected.Set(1)
 }
 
 func (s *Source) down(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.problem = err
-	s.in.metrics.connected.Set(0)
+	if s.problem == nil {
+		s.in.change(-1)
+	}
+	s.problem = cmp.Or(err, errNotConnected)
 }
+
+var errNotConnected = errors.New("not connected")
 
 // Ready says whether messages can arrive, and if not, why.
 func (s *Source) Ready(context.Context) error {

@@ -32,7 +32,7 @@ import (
 
 // station is a source with a next stage that acks what it takes, or holds it.
 type station struct {
-	*Source
+	input
 	t    *testing.T
 	log  *testenv.LogBuffer
 	done chan error
@@ -43,6 +43,14 @@ type station struct {
 	held     []reading.Delivery
 	got      []reading.Reading
 	outcomes map[reading.Outcome]int
+}
+
+// input is what a Source and a Pool have in common.
+type input interface {
+	Intake() *Intake
+	Remember(hash uint64, stamp int64)
+	Run(ctx, stop context.Context) error
+	Ready(ctx context.Context) error
 }
 
 // open starts a source on the broker at url.
@@ -66,21 +74,25 @@ func openTopics(t *testing.T, url string, topics []string, change func(*Config))
 	if change != nil {
 		change(&cfg)
 	}
-	if st.Source, err = New(cfg, decoder, prometheus.NewRegistry()); err != nil {
+	if st.input, err = New(cfg, decoder, prometheus.NewRegistry()); err != nil {
 		t.Fatal(err)
 	}
+	st.start()
+	return st
+}
+
+func (st *station) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	stop, stopNow := context.WithCancel(ctx)
 	st.stop = stopNow
 	go func() { st.done <- st.Run(ctx, stop) }()
 	go st.take()
-	t.Cleanup(func() {
+	st.t.Cleanup(func() {
 		cancel()
-		if t.Failed() {
-			t.Logf("log:\n%s", st.log)
+		if st.t.Failed() {
+			st.t.Logf("log:\n%s", st.log)
 		}
 	})
-	return st
 }
 
 // take is the next stage.
@@ -253,9 +265,9 @@ func TestARedeliveredMessageWithoutATimeIsTheSameReading(t *testing.T) {
 		p.Publish("plain/S-1/temperature", 1, false, "20.5").Wait()
 	}
 	until(t, "5 readings", func() bool { return st.readings() == 5 })
-	st.receiving.Lock()
-	l := st.current
-	st.receiving.Unlock()
+	st.input.(*Source).receiving.Lock()
+	l := st.input.(*Source).current
+	st.input.(*Source).receiving.Unlock()
 	_ = l.conn.SetReadDeadline(time.Unix(1, 0)) // the network fails
 	until(t, "5 more readings", func() bool { return st.readings() == 10 })
 	if n := st.distinct(); n != 5 {
@@ -309,7 +321,7 @@ func TestARefusedSubscriptionIsNamed(t *testing.T) {
 		err := st.Ready(t.Context())
 		return err != nil && strings.Contains(err.Error(), "warehouse/+/reading")
 	})
-	if testutil.ToFloat64(st.in.metrics.connected) != 0 {
+	if testutil.ToFloat64(st.input.(*Source).in.metrics.connected) != 0 {
 		t.Error("counts as connected although it gets no messages")
 	}
 }
