@@ -18,6 +18,7 @@ var arrows = map[string][]string{
 	"internal/sink":     {"internal/reading", "internal/mongodb"},
 	"internal/query":    {"internal/reading", "internal/mongodb", "internal/manifest"},
 	"internal/web":      {"internal/reading"},
+	"internal/upkeep":   {"internal/reading"},
 	"internal/embedded": {"internal/reading"},
 	"internal/fleet":    {"internal/reading", "internal/manifest"},
 	"internal/manifest": {"internal/reading"},

@@ -194,6 +194,10 @@ var errEnough = errors.New("enough")
 // metrics is the names of the sensor's metrics, by hopping from one to the next
 // in the index. The sensor's own document may lag behind its buckets.
 func (m *Mongo) metrics(ctx context.Context, sensor string) ([]string, error) {
+	return m.metricsIn(ctx, mongodb.Buckets, sensor)
+}
+
+func (m *Mongo) metricsIn(ctx context.Context, collection, sensor string) ([]string, error) {
 	var names []string
 	last := ""
 	for more := true; more; {
@@ -201,7 +205,7 @@ func (m *Mongo) metrics(ctx context.Context, sensor string) ([]string, error) {
 		filter := bson.D{{Key: "sensorId", Value: sensor}, {Key: "metric", Value: bson.D{{Key: "$gt", Value: last}}}}
 		opts := options.Find().SetSort(bson.D{{Key: "metric", Value: 1}}).SetLimit(1).
 			SetProjection(bson.D{{Key: "metric", Value: 1}, {Key: "_id", Value: 0}})
-		err := m.each(ctx, mongodb.Buckets, filter, opts, func(doc bson.Raw) error {
+		err := m.each(ctx, collection, filter, opts, func(doc bson.Raw) error {
 			if last, more = doc.Lookup("metric").StringValueOK(); more {
 				names = append(names, last)
 			}

@@ -26,6 +26,9 @@ type Store interface {
 	Scan(ctx context.Context, yield func(*Stored) error) error
 	Ping(ctx context.Context) error
 	Close() error
+
+	Rollups
+	Expiry
 }
 
 // Stored is a bucket as it is stored, right or wrong.

@@ -45,6 +45,7 @@ type Mongo struct {
 	batch   int
 	log     *slog.Logger
 	setup   setup
+	rollups setup // of their index
 }
 
 var _ Store = (*Mongo)(nil)
