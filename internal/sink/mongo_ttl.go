@@ -38,13 +38,25 @@ func (m *Mongo) Expire(ctx context.Context, buckets, raw time.Duration) (byServe
 		if kind == reading.KindRaw {
 			after = raw
 		}
-		if err := expire(ctx, db, kind, after); err != nil {
-			return false, "", fmt.Errorf("cannot have MongoDB delete old %s: %w", kind, m.client.Explain(err))
+		err := expire(ctx, db, kind, after)
+		var without *noIndexError
+		switch {
+		case errors.As(err, &without) && ctx.Err() == nil && !errors.Is(m.client.Explain(without.error), mongodb.ErrAway):
+			why = m.client.Explain(err).Error()
+		case err != nil:
+			return false, "", fmt.Errorf("cannot change the TTL index of %s: %w", kind, m.client.Explain(err))
 		}
 	}
-	why, err = monitored(ctx, m.client, db)
+	if why == "" {
+		why, err = monitored(ctx, m.client, db)
+	}
 	return why == "" && err == nil, why, err
 }
+
+// noIndexError says that there is no TTL index of ours: we delete ourselves.
+type noIndexError struct{ error }
+
+func (e *noIndexError) Unwrap() error { return e.error }
 
 // expire gives a collection the TTL index that it should have, or none.
 func expire(ctx context.Context, db *mongo.Database, kind reading.Kind, after time.Duration) error {
@@ -76,7 +88,10 @@ func expire(ctx context.Context, db *mongo.Database, kind reading.Kind, after ti
 		Keys:    bson.D{{Key: field, Value: 1}},
 		Options: options.Index().SetName(mongodb.TTLIndex).SetExpireAfterSeconds(int32(min(want, math.MaxInt32))),
 	})
-	return err
+	if err != nil {
+		return &noIndexError{err}
+	}
+	return nil
 }
 
 // ttlOf is after how many seconds our index has the server delete; 0 if there
