@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"gudang/internal/reading"
 	"gudang/internal/upkeep"
@@ -297,4 +298,28 @@ func testRollupsOffAndOn(t *testing.T, s *suite) {
 	rollUp(t, rollupsOf(s.sink, c, upkeep.RollupsConfig{}))
 	s.onlyRollups(t)
 	s.wantRollups(t, "a", hour, sums(hour, append(buckets, unmarked)...))
+}
+
+// Roll-ups are turned on while retention goes on: of the day in which it is,
+// and of the hour, there is no roll-up, and what is left of them is answered.
+func testRollupsBeginWhole(t *testing.T, s *suite) {
+	buckets := history("a", of(4), 23)
+	s.write(t, buckets...)
+	c := new(clock).at(of(30))
+	cfg := upkeep.RollupsConfig{Buckets: 24 * time.Hour}
+	r := rollupsOf(s.sink, c, cfg)
+	rollUp(t, r)
+	late := bucketOf(series("a", "humidity"), of(8), point{7, 70})
+	s.late(t, late)
+	settle(t, r, c)
+	buckets = append(buckets, late)
+	s.wantRollups(t, "a", hour, sums(hour, buckets...))
+	s.wantRollups(t, "a", day, sums(day, buckets...))
+	s.onlyRollups(t)
+	s.wantRollups(t, "a", hour, sums(hour, onlyFrom(buckets, of(7))...))
+	c.at(of(54))
+	rollUp(t, r)
+	if first, found, err := s.sink.FirstAt(t.Context(), day, 0); err != nil || !found || first != of(24) {
+		t.Errorf("the first day is rolled up at %d, %t, %v", first, found, err)
+	}
 }

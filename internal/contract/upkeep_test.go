@@ -45,6 +45,7 @@ var upkeepCases = []struct {
 	{name: "a crash at any step changes no roll-up", test: testRollupsCrash},
 	{name: "two instances keep the same roll-ups", test: testRollupsTwoInstances, twoWriters: true},
 	{name: "a span that was turned off begins anew", test: testRollupsOffAndOn},
+	{name: "what is half deleted is not rolled up", test: testRollupsBeginWhole},
 	{name: "retention deletes exactly what is older", test: testRetentionExact},
 	{name: "retention goes on after a crash at any step", test: testRetentionCrash},
 	{name: "roll-ups outlive their buckets", test: testRollupsOutliveBuckets},

@@ -164,9 +164,9 @@ func (r *Rollups) begin(ctx context.Context, span, source reading.Span, progress
 	var p reading.Progress
 	p.Until = min(span.Start(first), span.Start(r.ago(reading.RollupGrace+span.Duration())))
 	whole := max(r.oldest(source), progress[source].From)
-	if p.Until < whole {
-		p.Until = ceil(span, whole)
-		p.From = p.Until
+	if whole > 0 {
+		p.From = ceil(span, whole)
+		p.Until = max(p.Until, p.From)
 	}
 	if err := r.store.Begin(ctx, span, p); err != nil {
 		return p, false, err
