@@ -323,3 +323,20 @@ func testRollupsBeginWhole(t *testing.T, s *suite) {
 		t.Errorf("the first day is rolled up at %d, %t, %v", first, found, err)
 	}
 }
+
+// The first bucket is of a new hour, and one of the hour before comes after it,
+// in time: it has no mark.
+func testRollupsBeginEarlyEnough(t *testing.T, s *suite) {
+	first := bucketOf(series("a", "x"), of(24), point{0, 1})
+	s.write(t, first)
+	c := new(clock).at(of(24) + 60_000)
+	r := rollupsOf(s.sink, c, upkeep.RollupsConfig{})
+	rollUp(t, r)
+	before := bucketOf(series("a", "x"), of(24)-60_000, point{59_000, 2})
+	s.write(t, before)
+	c.at(of(50))
+	rollUp(t, r)
+	s.onlyRollups(t)
+	s.wantRollups(t, "a", hour, sums(hour, first, before))
+	s.wantRollups(t, "a", day, sums(day, first, before))
+}

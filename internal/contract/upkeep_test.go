@@ -38,6 +38,7 @@ var upkeepCases = []struct {
 	{name: "roll-ups are answered without a hole", test: testRollupsWithoutHole},
 	{name: "roll-ups are answered in pages", test: testRollupsPages},
 	{name: "a window is not rolled up before it is due", test: testRollupsNotBeforeDue},
+	{name: "a reading in time before the earliest window counts", test: testRollupsBeginEarlyEnough},
 	{name: "a gap of years costs no step for each window", test: testRollupsGap},
 	{name: "a late reading corrects its roll-ups", test: testRollupsLate},
 	{name: "a late reading before all that was rolled up counts", test: testRollupsLateBeforeBegin},

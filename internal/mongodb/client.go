@@ -31,7 +31,7 @@ const (
 )
 
 // TTLIndex is the name of each index by which the server deletes what is old.
-const TTLIndex = "gudang_retention"
+const TTLIndex = "gudang-retention"
 
 const (
 	// selectionTimeout is how long an operation waits for a server that is

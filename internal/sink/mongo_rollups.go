@@ -232,8 +232,10 @@ func rollupWrite(w reading.Window, t total, old bson.Raw) mongo.WriteModel {
 func rollupDoc(w reading.Window, s reading.Summary) bson.D {
 	return append(bson.D{
 		{Key: "_id", Value: binaryID(s.WindowID(w.Start, w.Span))},
-		{Key: "sensorId", Value: s.Sensor}, {Key: "metric", Value: s.Metric},
-		{Key: "span", Value: int64(w.Span)}, {Key: "start", Value: bson.DateTime(w.Start)},
+		{Key: "sensorId", Value: s.Sensor},
+		{Key: "metric", Value: s.Metric},
+		{Key: "span", Value: int64(w.Span)},
+		{Key: "start", Value: bson.DateTime(w.Start)},
 	}, summaryDoc(s)...)
 }
 

@@ -65,7 +65,11 @@ func TestBothWaysOfSummingUpAgree(t *testing.T) {
 	group := func(sensor string, count any, sum, least, most, outlier any) bson.D {
 		return bson.D{
 			{Key: "_id", Value: bson.D{{Key: "sensorId", Value: sensor}, {Key: "metric", Value: "t"}}},
-			{Key: "count", Value: count}, {Key: "sum", Value: sum}, {Key: "min", Value: least}, {Key: "max", Value: most}, {Key: "isOutlier", Value: outlier},
+			{Key: "count", Value: count},
+			{Key: "sum", Value: sum},
+			{Key: "min", Value: least},
+			{Key: "max", Value: most},
+			{Key: "isOutlier", Value: outlier},
 		}
 	}
 	sum := func(docs ...bson.D) map[reading.Series]*total {

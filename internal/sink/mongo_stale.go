@@ -21,8 +21,11 @@ func (m *Mongo) MarkStale(ctx context.Context, marks []reading.Mark) error {
 	for i, k := range marks {
 		models[i] = mongo.NewUpdateOneModel().SetUpsert(true).SetFilter(bson.D{{Key: "_id", Value: markID(k)}}).
 			SetUpdate(bson.D{{Key: "$set", Value: bson.D{
-				{Key: "sensorId", Value: k.Sensor}, {Key: "metric", Value: k.Metric}, {Key: "span", Value: int64(k.Span)},
-				{Key: "start", Value: bson.DateTime(k.Start)}, {Key: "writes", Value: token()},
+				{Key: "sensorId", Value: k.Sensor},
+				{Key: "metric", Value: k.Metric},
+				{Key: "span", Value: int64(k.Span)},
+				{Key: "start", Value: bson.DateTime(k.Start)},
+				{Key: "writes", Value: token()},
 			}}})
 	}
 	return m.writeMarks(ctx, models)

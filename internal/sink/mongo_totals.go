@@ -83,8 +83,13 @@ func (m *Mongo) totals(ctx context.Context, db *mongo.Database, w reading.Window
 
 // sumFields are what a total is made of.
 var sumFields = bson.D{
-	{Key: "sensorId", Value: 1}, {Key: "metric", Value: 1}, {Key: "isOutlier", Value: 1},
-	{Key: "count", Value: 1}, {Key: "sum", Value: 1}, {Key: "min", Value: 1}, {Key: "max", Value: 1},
+	{Key: "sensorId", Value: 1},
+	{Key: "metric", Value: 1},
+	{Key: "isOutlier", Value: 1},
+	{Key: "count", Value: 1},
+	{Key: "sum", Value: 1},
+	{Key: "min", Value: 1},
+	{Key: "max", Value: 1},
 }
 
 // sumUp adds documents up by series: buckets, roll-ups, or groups of these that

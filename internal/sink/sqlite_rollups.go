@@ -184,6 +184,7 @@ func (c *sqliteConn) rollUp(w reading.Window, at reading.Series) (wrote int, has
 func progressFrom(span reading.Span) string {
 	return "rollupsFrom:" + strconv.FormatInt(int64(span), 10)
 }
+
 func progressUntil(span reading.Span) string {
 	return "rollupsUntil:" + strconv.FormatInt(int64(span), 10)
 }
