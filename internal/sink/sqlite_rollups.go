@@ -32,12 +32,12 @@ const (
 	raiseProgress  = `UPDATE meta SET value = ?1 WHERE _id = ?2 AND value < ?1`
 	deleteProgress = `DELETE FROM meta WHERE _id = ?`
 
-	// Rows that one transaction of a long task reads at most, or a fifth of that to delete: some
-	// milliseconds of the one connection.
-	rowsAtOnce   = 10_000
-	seriesAtOnce = 1000
+	// Rows that one transaction of a long task reads at most, or a tenth of
+	// that to delete: some milliseconds of the one connection.
+	rowsAtOnce   = 5000
+	seriesAtOnce = 500
 
-	deleteCost    = 5
+	deleteCost    = 10 // a row of its own page of the index
 	deletesAtOnce = rowsAtOnce / deleteCost
 )
 
