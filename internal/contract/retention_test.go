@@ -3,6 +3,7 @@ package contract
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"testing"
@@ -163,5 +164,37 @@ func testRetentionSensors(t *testing.T, s *suite) {
 	}
 	if want := []string{"backlog", "dead", "rolled"}; !slices.Equal(forgot, want) || !slices.Equal(gone, []string{"dead"}) {
 		t.Errorf("forgot %v, want %v; %v are gone", forgot, want, gone)
+	}
+}
+
+// A store that deletes by itself lists what it goes by; one that does not says
+// why. The task deletes wherever it is not sure.
+func testWhoDeletes(t *testing.T, s *suite) {
+	byServer, why, err := s.sink.Expire(t.Context(), 25*time.Hour, 48*time.Hour)
+	if err != nil || byServer == (why != "") {
+		t.Fatalf("by the server: %t, %q (%v)", byServer, why, err)
+	}
+	list := func() (ours []string) {
+		t.Helper()
+		indexes, err := s.query.TTLIndexes(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, index := range indexes {
+			if index.Ours {
+				ours = append(ours, fmt.Sprintf("%s.%s %v", index.Kind, index.Field, index.After))
+			}
+		}
+		return ours
+	}
+	want := []string{"buckets.start 25h0m0s", "overflow.time 25h0m0s", "raw.time 48h0m0s"}
+	if have := list(); byServer && !slices.Equal(have, want) {
+		t.Errorf("it deletes by %q, want %q", have, want)
+	}
+	if _, _, err := s.sink.Expire(t.Context(), 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	if have := list(); len(have) > 0 {
+		t.Errorf("it still deletes by %q", have)
 	}
 }

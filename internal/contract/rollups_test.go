@@ -214,7 +214,7 @@ func testRollupsCrash(t *testing.T, s *suite) {
 		for _, late := range []bool{false, true} {
 			// A day more, and a late reading in the one before.
 			start := of(float64(24 * n))
-			more := history("a", start, 2)
+			more := history("a", start, 1)
 			s.write(t, more...)
 			buckets = append(buckets, more...)
 			if n > 0 {
@@ -339,4 +339,47 @@ func testRollupsBeginEarlyEnough(t *testing.T, s *suite) {
 	s.onlyRollups(t)
 	s.wantRollups(t, "a", hour, sums(hour, first, before))
 	s.wantRollups(t, "a", day, sums(day, first, before))
+}
+
+// Before each step of one instance a reading comes late, and another instance
+// does all that it finds to do.
+func testRollupsInBetween(t *testing.T, s *suite) {
+	buckets := append(history("a", of(1), 2), history("a", of(23), 2)...)
+	s.write(t, buckets...)
+	c := new(clock).at(of(60))
+	other := rollupsOf(s.sink, c, upkeep.RollupsConfig{})
+	f := &faulty{Store: s.sink}
+	n := int32(0)
+	late := func() {
+		n++
+		b := bucketOf(series("a", "humidity"), of([]float64{2, 23, 24}[n%3]), point{n, float64(-n)})
+		s.late(t, b)
+		buckets = append(buckets, b)
+	}
+	f.before = func(string) {
+		if f.calls%3 == 0 || n > 20 {
+			return
+		}
+		late()
+		if _, err := other.Pass(t.Context()); err != nil {
+			t.Error(err)
+		}
+		c.now = c.now.Add(reading.QuietFor)
+	}
+	one := rollupsOf(f, c, upkeep.RollupsConfig{})
+	for range 4 {
+		late()
+		settle(t, one, c)
+	}
+	f.before = nil
+	settle(t, one, c)
+	if f.calls < 10 {
+		t.Errorf("only %d steps", f.calls)
+	}
+	if marks, err := s.sink.Stale(t.Context(), reading.Mark{}, 100); err != nil || len(marks) > 0 {
+		t.Errorf("%d marks are left (%v)", len(marks), err)
+	}
+	s.onlyRollups(t)
+	s.wantRollups(t, "a", hour, sums(hour, buckets...))
+	s.wantRollups(t, "a", day, sums(day, buckets...))
 }

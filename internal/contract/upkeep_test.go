@@ -45,11 +45,13 @@ var upkeepCases = []struct {
 	{name: "a reading that comes while its mark is worked off counts", test: testRollupsLateMeanwhile},
 	{name: "a crash at any step changes no roll-up", test: testRollupsCrash},
 	{name: "two instances keep the same roll-ups", test: testRollupsTwoInstances, twoWriters: true},
+	{name: "another instance may come in between at every step", test: testRollupsInBetween},
 	{name: "a span that was turned off begins anew", test: testRollupsOffAndOn},
 	{name: "what is half deleted is not rolled up", test: testRollupsBeginWhole},
 	{name: "retention deletes exactly what is older", test: testRetentionExact},
 	{name: "retention goes on after a crash at any step", test: testRetentionCrash},
 	{name: "roll-ups outlive their buckets", test: testRollupsOutliveBuckets},
+	{name: "who deletes is told", test: testWhoDeletes},
 	{name: "a sensor goes when nothing of it is left", test: testRetentionSensors},
 }
 

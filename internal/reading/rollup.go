@@ -21,6 +21,9 @@ const RollupGrace = 5 * time.Minute
 // is over.
 const QuietFor = time.Minute
 
+// MaxSpan is the longest span of a roll-up.
+const MaxSpan = 3660 * Span(day/time.Millisecond)
+
 // Window is a stretch of time that is rolled up to one summary for each series.
 type Window struct {
 	Span   Span
@@ -106,14 +109,14 @@ func ParseSpan(text string) (Span, error) {
 	var err error
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		var n int
-		if n, err = strconv.Atoi(days); err == nil && n > 3660 {
+		if n, err = strconv.Atoi(days); err == nil && n > int(MaxSpan.Duration()/day) {
 			err = strconv.ErrRange
 		}
 		d = time.Duration(n) * day
 	} else {
 		d, err = time.ParseDuration(text)
 	}
-	if err != nil || d < time.Second || d > 3660*day || d%time.Millisecond != 0 {
+	if err != nil || d < time.Second || d > MaxSpan.Duration() || d%time.Millisecond != 0 {
 		return 0, fmt.Errorf("%q: must be a time such as 90s, 15m, 1h or 7d", text)
 	}
 	return Span(d.Milliseconds()), nil
@@ -147,7 +150,7 @@ func ParseRollups(list string, bucket Span) ([]Span, error) {
 		if err != nil {
 			return nil, err
 		}
-		aDay := Span(day.Milliseconds())
+		const aDay = Span(day / time.Millisecond)
 		switch {
 		case s%bucket != 0 || s == bucket:
 			return nil, fmt.Errorf("%v: must be a multiple of BUCKET_SPAN (%v)", s, bucket)

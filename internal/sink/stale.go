@@ -22,6 +22,9 @@ type marking struct {
 	now   func() time.Time
 }
 
+// lastMark is how long a mark may take when there is no time left.
+const lastMark = 300 * time.Millisecond
+
 // newMarking makes a marking store, or returns the store where there are no
 // roll-ups.
 func newMarking(store Store, spans []reading.Span) Store {
@@ -47,10 +50,14 @@ func (m *marking) WriteBuckets(ctx context.Context, buckets []*reading.Bucket) R
 	if len(after) == 0 || !slow && len(after) == len(before) {
 		return res
 	}
-	// Even if the time is up, for what may have been stored.
-	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), reading.QuietFor/2)
-	defer cancel()
-	if err := m.mark(limited, after); err != nil {
+	if ctx.Err() != nil {
+		// For what was stored nevertheless. A stop cannot wait for long; what is
+		// not acknowledged comes again, and is marked then.
+		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastMark)
+		defer cancel()
+		ctx = limited
+	}
+	if err := m.mark(ctx, after); err != nil {
 		return Result{Again: buckets, Err: errors.Join(res.Err, err), Writes: res.Writes}
 	}
 	return res

@@ -162,3 +162,21 @@ func BenchmarkLate(b *testing.B) {
 		s.late(buckets, time.Now())
 	}
 }
+
+// A sensor whose document was deleted must be in the list again before its
+// next reading counts as stored.
+func TestAForgottenSensorIsIntroducedAgain(t *testing.T) {
+	store := &script{answer: ok}
+	s := newSink(store)
+	for i, want := range []int{1, 1, 2} {
+		if i == 2 {
+			s.Forget("a")
+		}
+		if _, err := s.Write(t.Context(), []*reading.Bucket{bucket("a", float64(i))}); err != nil {
+			t.Fatal(err)
+		}
+		if len(store.merged) != want {
+			t.Errorf("write %d: the document was written %d times, want %d", i, len(store.merged), want)
+		}
+	}
+}

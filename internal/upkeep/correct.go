@@ -100,6 +100,9 @@ func (r *Rollups) outdated(span reading.Span, from int64, marks []reading.Mark) 
 	windows := map[reading.Window][]reading.Series{}
 	over := r.ago(reading.RollupGrace / 2)
 	for _, m := range marks {
+		if m.Span > reading.MaxSpan {
+			continue // nothing that we have written
+		}
 		for start := span.Start(m.Start); start < m.Start+int64(m.Span); start += int64(span) {
 			w := reading.Window{Span: span, Start: start, Source: source}
 			if w.End() > over || start < max(from, r.oldest(source)) {
