@@ -57,6 +57,7 @@ type config struct {
 	FlushInterval   time.Duration `env:"FLUSH_INTERVAL" envDefault:"1s"`
 	FlushReadings   int           `env:"FLUSH_READINGS" envDefault:"10000"`
 	LatestReadings  int           `env:"LATEST_READINGS" envDefault:"10"`
+	Buckets         string        `env:"BUCKETS" envDefault:"buckets"`
 	OutlierReadings int           `env:"OUTLIER_READINGS" envDefault:"1000"`
 	Raw             bool          `env:"RAW" envDefault:"false"`
 	Retention       time.Duration `env:"RETENTION" envDefault:"0"`
@@ -249,6 +250,12 @@ func (c *config) check() (err error) {
 		return fail("FLUSH_READINGS", c.FlushReadings, "must be from 1 to 1000000")
 	case c.LatestReadings < 0 || c.LatestReadings > 1000:
 		return fail("LATEST_READINGS", c.LatestReadings, "must be from 0 to 1000")
+	case c.Buckets != "buckets" && c.Buckets != bucketsTimeSeries:
+		return fail("BUCKETS", c.Buckets, "must be buckets or timeseries")
+	case c.Buckets == bucketsTimeSeries && c.MongoDBURI == "":
+		return fail("BUCKETS", c.Buckets, "needs MONGODB_URI of MongoDB 5.0 or newer")
+	case c.Buckets == bucketsTimeSeries && c.Rollups != "":
+		return fail("ROLLUPS", c.Rollups, "are made of our buckets, which BUCKETS=timeseries does without")
 	case c.OutlierReadings < 10 || c.OutlierReadings > 100_000:
 		return fail("OUTLIER_READINGS", c.OutlierReadings, "must be from 10 to 100000")
 	case c.MaxSensors < 1:

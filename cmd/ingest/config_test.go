@@ -22,7 +22,7 @@ func TestSettingsHaveTheDefaultsOfTheContract(t *testing.T) {
 		"MQTT_URL": "", "MQTT_TOPICS": "warehouse/{sensor}/reading", "MQTT_QOS": uint8(1), "MQTT_SHARE": "",
 		"MONGODB_URI": "", "MONGODB_DATABASE": "gudang", "DATA_DIR": "data", "EMBEDDED_MQTT_ADDR": "127.0.0.1:1883",
 		"HTTP_ADDR": "127.0.0.1:8080", "BUCKET_SPAN": time.Minute, "READING_INTERVAL": 10 * time.Second,
-		"FLUSH_INTERVAL": time.Second, "FLUSH_READINGS": 10000, "LATEST_READINGS": 10, "MAX_SENSORS": 100000,
+		"FLUSH_INTERVAL": time.Second, "FLUSH_READINGS": 10000, "LATEST_READINGS": 10, "BUCKETS": "buckets", "MAX_SENSORS": 100000,
 		"CLOCK_AHEAD": time.Minute, "CLOCK_BEHIND": 8760 * time.Hour, "JOURNAL": "on", "JOURNAL_MAX_BYTES": byteSize(1 << 30), "TIMEZONE": "UTC", "LOG_LEVEL": "info", "LOG_FORMAT": "text",
 	} {
 		if got[name] != want {
@@ -44,7 +44,7 @@ func TestAWrongSettingIsOneLineThatNamesIt(t *testing.T) {
 		"MQTT_URL=broker:1883", "MQTT_URL=http://broker", "MQTT_TOPICS=a/#/b", "MQTT_TOPICS=a/{sensor}=nonsense", "MQTT_QOS=3", "MQTT_QOS=one",
 		"MQTT_SHARE=a/b", "MQTT_MAX_UNACKED=0", "MQTT_MAX_UNACKED=70000", "MONGODB_URI=postgres://db", "MONGODB_DATABASE=a.b", "EMBEDDED_MQTT_ADDR=1883",
 		"HTTP_ADDR=localhost", "BUCKET_SPAN=7s", "BUCKET_SPAN=60", "READING_INTERVAL=0s", "READING_INTERVAL=2m", "FLUSH_INTERVAL=0s", "FLUSH_INTERVAL=1h",
-		"FLUSH_READINGS=0", "FLUSH_READINGS=many", "LATEST_READINGS=-1", "MAX_SENSORS=0", "METRIC_RANGES=temperature", "METRIC_RANGES=temperature=9:1",
+		"FLUSH_READINGS=0", "FLUSH_READINGS=many", "LATEST_READINGS=-1", "BUCKETS=raw", "BUCKETS=timeseries", "MAX_SENSORS=0", "METRIC_RANGES=temperature", "METRIC_RANGES=temperature=9:1",
 		"METRIC_RANGES=temperature=NaN:1", "CLOCK_AHEAD=-1m", "CLOCK_BEHIND=soon", "TIMEZONE=Mars/Olympus", "LOG_LEVEL=loud", "LOG_FORMAT=xml", "JOURNAL=maybe", "JOURNAL_MAX_BYTES=lots", "JOURNAL_MAX_BYTES=5", "MQTT_LEAVE=perhaps",
 		"MQTT_PASSWORD_FILE=/does/not/exist", "MQTT_CA_FILE=/does/not/exist",
 	} {
@@ -93,8 +93,8 @@ func TestConfigShowsNoSecret(t *testing.T) {
 }
 
 func TestUnknownSettingsAreNoticed(t *testing.T) {
-	got := unknownSettings([]string{"MQTT_TOPIC=a", "MQTT_TOPICS=a", "MQTT_PASSWORD_FILE=f", "MQTT_QOS_FILE=f", "PATH=x", "FLUSH_INTERVALL=1s", "RAW=true", "HOME=/", "DATADIR=x", "GUDANG_MQTT_URL=x", "MONGO_URI=x", "HTTP_PROXY=x"})
-	if want := []string{"DATADIR", "FLUSH_INTERVALL", "GUDANG_MQTT_URL", "MONGO_URI", "MQTT_QOS_FILE", "MQTT_TOPIC", "RAW"}; !slices.Equal(got, want) {
+	got := unknownSettings([]string{"MQTT_TOPIC=a", "MQTT_TOPICS=a", "MQTT_PASSWORD_FILE=f", "MQTT_QOS_FILE=f", "PATH=x", "FLUSH_INTERVALL=1s", "RAW_DATA=true", "HOME=/", "DATADIR=x", "GUDANG_MQTT_URL=x", "MONGO_URI=x", "HTTP_PROXY=x"})
+	if want := []string{"DATADIR", "FLUSH_INTERVALL", "GUDANG_MQTT_URL", "MONGO_URI", "MQTT_QOS_FILE", "MQTT_TOPIC", "RAW_DATA"}; !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
 }

@@ -350,13 +350,18 @@ func TestBadMessagesCostGoodOnesNothing(t *testing.T) {
 	type bad struct{ topic, payload, reason string }
 	bads := []bad{
 		{"warehouse/b1/reading", `{"temperature":26.4,"humi`, "invalid_json"},
-		{"warehouse/b1/reading", `{"temperature":26.4} trailing`, "invalid_json"},
+		{"warehouse/b1/reading", `{"temperature":26.4} trailing`, "trailing_data"},
 		{"warehouse/b1/reading", `{"temperature":1,"temperature":2}`, "duplicate_key"},
 		{"warehouse/b1/reading", strings.Repeat("[", 5000), "too_deep"},
 		{"warehouse/b1/reading", `{"temperature":-3276.7}`, "out_of_range"},
 		{"warehouse/b1/reading", "{\"id\":\"a\xff\",\"temperature\":1}", "invalid_utf8"},
-		{"plain/b1/temperature", "26,4", "invalid_value"},
-		{"plain/b1/temperature", "true", "invalid_value"},
+		{"plain/b1/temperature", "26,4", "decimal_comma"},
+		{"plain/b1/temperature", "1,008.31", "thousands_separator"},
+		{"plain/b1/temperature", "0x1p4", "number_syntax"},
+		{"plain/b1/temperature", "true", "boolean"},
+		{"plain/b1/temperature", "warm", "invalid_value"},
+		{"warehouse/b1/reading", `{"id":"b\u0000","temperature":26.4}`, "control_character"},
+		{"plain/" + strings.Repeat("b", 257) + "/temperature", "26.4", "id_too_long"},
 		{"plain/b1/temperature", "nan", "not_finite"},
 		{"plain//temperature", "26.4", "no_sensor"},
 	}

@@ -158,8 +158,8 @@ func TestParseForPeople(t *testing.T) {
 			nil, "tele/S-1/SENSOR", `{"Time":"2026-03-14T09:26:53","AM2301":{"Temperature":4.6},"TempUnit":"C"}`, []string{"what would store it\n  MQTT_TOPICS=tasmota\n"},
 		},
 		"a status on a topic that no entry wants": {nil, "tele/S-1/LWT", "Online", []string{"no entry was found that would store anything of it"}},
-		"a decimal comma":                         {nil, "warehouse/S-1/reading", "26,4", []string{"rejected  invalid_value: a comma in a number"}},
-		"a boolean":                               {nil, "warehouse/S-1/reading", "true", []string{"rejected  invalid_value: a boolean is no number"}},
+		"a decimal comma":                         {nil, "warehouse/S-1/reading", "26,4", []string{"rejected  decimal_comma: a comma where the point"}},
+		"a boolean":                               {nil, "warehouse/S-1/reading", "true", []string{"rejected  boolean: true or false where a number belongs"}},
 		"a tag's value": {
 			[]string{"MQTT_TOPICS=plc/+=kepware"},
 			"plc/1", `{"timestamp":1773480414224,"values":[{"id":"a.b","v":26.4,"q":true,"t":1773480413000}]}`,

@@ -22,6 +22,7 @@ import (
 	"gudang/internal/query"
 	"gudang/internal/sink"
 	"gudang/internal/source"
+	"gudang/internal/upkeep"
 	"gudang/internal/web"
 )
 
@@ -46,6 +47,7 @@ type service struct {
 	read     query.Store
 	upkeep   []task
 	web      *web.Server
+	refresh  *upkeep.Refresh // nil: the store keeps no buckets of ours
 }
 
 // input is where messages come from: a session with a broker outside, or what
@@ -126,6 +128,7 @@ func newService(ctx context.Context, c *config, log *slog.Logger) (_ *service, e
 		Span: c.span, ReadingInterval: c.ReadingInterval, FlushInterval: c.FlushInterval, FlushReadings: c.FlushReadings,
 	}, intake, s.sink, s.sensors, reg)
 	s.upkeep = s.upkeepTasks(reg)
+	s.refresh = s.openRefresh(reg)
 	s.web = web.New(web.Config{
 		Reader: s.read, Span: c.span, Rollups: c.rolled, Gatherer: reg, Registerer: reg, Log: log, Version: version,
 		Health: append(health, web.Check{Name: "store", Ready: s.sink.Ready}),
@@ -160,14 +163,21 @@ func (s *service) tryStore() (err error) {
 	c := s.cfg
 	switch {
 	case s.write != nil: // an earlier try got so far
+	case c.Buckets == bucketsTimeSeries:
+		if s.write, err = openTimeSeries(c, s.log); err != nil {
+			return err
+		}
+		if err := s.checkTimeSeries(); err != nil {
+			return err
+		}
 	case c.MongoDBURI != "":
-		store, err := sink.OpenMongo(c.MongoDBURI, c.MongoDBDatabase, sink.MongoLog(s.log))
+		store, err := sink.OpenMongo(c.MongoDBURI, c.MongoDBDatabase, sink.MongoLog(s.log), sink.MongoOutlier(c.OutlierReadings, c.span))
 		if err != nil {
 			return &settingError{"MONGODB_URI", err}
 		}
 		s.write = store
 	default:
-		store, err := sink.OpenSQLite(c.DataDir, c.span)
+		store, err := sink.OpenSQLite(c.DataDir, c.span, sink.SQLiteOutlier(c.OutlierReadings))
 		if err != nil {
 			return fmt.Errorf("DATA_DIR=%s: %w", c.DataDir, err)
 		}
@@ -180,14 +190,17 @@ func (s *service) tryStore() (err error) {
 // openWriter opens the store to be written to beside a service that may be
 // running.
 func openWriter(c *config, log *slog.Logger) (sink.Store, error) {
+	if c.Buckets == bucketsTimeSeries {
+		return openTimeSeries(c, log)
+	}
 	if c.MongoDBURI != "" {
-		store, err := sink.OpenMongo(c.MongoDBURI, c.MongoDBDatabase, sink.MongoLog(log))
+		store, err := sink.OpenMongo(c.MongoDBURI, c.MongoDBDatabase, sink.MongoLog(log), sink.MongoOutlier(c.OutlierReadings, c.span))
 		if err != nil {
 			return nil, &settingError{"MONGODB_URI", err}
 		}
 		return store, nil
 	}
-	store, err := sink.OpenSQLite(c.DataDir, c.span, sink.SQLiteBeside())
+	store, err := sink.OpenSQLite(c.DataDir, c.span, sink.SQLiteBeside(), sink.SQLiteOutlier(c.OutlierReadings))
 	if err != nil {
 		return nil, fmt.Errorf("DATA_DIR=%s: %w", c.DataDir, err)
 	}
@@ -196,6 +209,9 @@ func openWriter(c *config, log *slog.Logger) (sink.Store, error) {
 
 // openReader opens the store to be read.
 func openReader(c *config) (query.Store, error) {
+	if c.Buckets == bucketsTimeSeries {
+		return readTimeSeries(c)
+	}
 	if c.MongoDBURI != "" {
 		store, err := query.OpenMongo(c.MongoDBURI, c.MongoDBDatabase, c.span)
 		if err != nil {
@@ -303,6 +319,9 @@ func (s *service) run(stop context.Context) error {
 		group.Go(func() error { return early(stop, "upkeep", task.Run(stop)) })
 	}
 	group.Go(func() error { return early(served, "web server", s.web.Run(served)) })
+	if s.refresh != nil {
+		group.Go(func() error { return early(flushed, "refresh", s.refresh.Run(flushed)) })
+	}
 	if s.broker != nil {
 		group.Go(func() error { return early(served, "embedded broker", s.broker.Run(served, stop)) })
 	}

@@ -18,8 +18,8 @@ var arrows = map[string][]string{
 	"internal/sink":     {"internal/reading", "internal/mongodb"},
 	"internal/query":    {"internal/reading", "internal/mongodb", "internal/manifest"},
 	"internal/web":      {"internal/reading"},
-	"internal/upkeep":   {"internal/reading"},
 	"internal/embedded": {"internal/reading"},
+	"internal/upkeep":   {"internal/reading"},
 	"internal/fleet":    {"internal/reading", "internal/manifest"},
 	"internal/manifest": {"internal/reading"},
 	"internal/mongodb":  {"internal/reading"}, // what the writing and the reading side share of one technology

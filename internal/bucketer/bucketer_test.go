@@ -609,3 +609,20 @@ func BenchmarkAdd(b *testing.B) {
 		})
 	}
 }
+
+func TestAnySensorIsAKnownOne(t *testing.T) {
+	s := NewSensors(5)
+	if id := s.Any(); id != "" {
+		t.Errorf("none is known, and any is %q", id)
+	}
+	seen := map[string]bool{}
+	for _, id := range []string{"a", "b"} {
+		s.Know(id)
+	}
+	for range 1000 {
+		seen[s.Any()] = true
+	}
+	if len(seen) != 2 || !seen["a"] || !seen["b"] {
+		t.Errorf("any was one of %v", seen)
+	}
+}

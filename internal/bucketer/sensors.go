@@ -50,3 +50,13 @@ func (s *Sensors) Len() int {
 	defer s.mu.Unlock()
 	return len(s.known)
 }
+
+// Any is one of them, drawn at random; empty if there are none.
+func (s *Sensors) Any() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id := range s.known {
+		return id
+	}
+	return ""
+}

@@ -29,6 +29,10 @@ type harness struct {
 	// poison damages the stored bucket so that the store will never take
 	// another write to it, whatever is written.
 	poison func(t *testing.T, k reading.Key)
+	// spill makes the bucket an outlier whose readings at these times (ms after
+	// base, with the values of sensorOf) are in overflow; moved says that its
+	// arrays are gone.
+	spill func(t *testing.T, k reading.Key, moved bool, times ...int64)
 }
 
 // suite is a harness with its stores open.
@@ -76,6 +80,11 @@ var cases = []struct {
 	{name: "every sensor id is yielded", test: testSensorIDs},
 	{name: "random flushes end as the model says", test: testRandom},
 	{name: "both stores answer a ping", test: testPing},
+	{name: "a flush above the threshold makes an outlier", test: testOutlierAtOnce},
+	{name: "a growing bucket becomes an outlier", test: testOutlierGrowing},
+	{name: "an outlier refuses what it has", test: testOutlierRefuses},
+	{name: "pages of an outlier's readings give each once and in order", test: testOutlierPages},
+	{name: "several writers of an outlier lose nothing", test: testOutlierWriters, twoWriters: true},
 }
 
 // run runs every case over one kind of store.
@@ -88,7 +97,11 @@ func run(t *testing.T, h harness) {
 		}
 		t.Run(c.name, func(t *testing.T) { c.test(t, s) })
 	}
+	runRefresh(t, s)
 }
+
+// outlierReadings is the threshold that every harness opens its stores with.
+const outlierReadings = 150
 
 // base is 09:05 of the worked example.
 var base = time.Date(2026, 12, 6, 9, 5, 0, 0, time.UTC).UnixMilli()
@@ -181,6 +194,11 @@ func (s *suite) scan(t *testing.T, want func(sensor string) bool) map[reading.Ke
 		if !want(b.Sensor) {
 			return nil
 		}
+		if have := found[b.Key]; have != nil && have.More {
+			have.Offsets, have.Values = append(have.Offsets, b.Offsets...), append(have.Values, b.Values...)
+			have.More = b.More
+			return nil
+		}
 		c := *b
 		c.Offsets, c.Values = slices.Clone(b.Offsets), slices.Clone(b.Values)
 		if found[c.Key] != nil {
@@ -257,7 +275,7 @@ func wantSummary(t *testing.T, have reading.Summary, want *reading.Bucket) {
 		size += math.Abs(v)
 		least, most = min(least, v), max(most, v)
 	}
-	if have.Key != want.Key() || have.Count != int64(want.Count()) || !sameBits(have.Min, least) || !sameBits(have.Max, most) || have.Outlier {
+	if have.Key != want.Key() || have.Count != int64(want.Count()) || !sameBits(have.Min, least) || !sameBits(have.Max, most) || have.Outlier != (want.Count() > outlierReadings) {
 		t.Errorf("summary %+v, want %v count %d min %v max %v", have, want.Key(), want.Count(), least, most)
 	}
 	if math.Abs(have.Sum-sum) > 1e-13*size || math.IsNaN(have.Sum) {

@@ -44,7 +44,7 @@ func mongoHarness(uri, database string, twoWriters bool, opts ...sink.MongoOptio
 	return harness{
 		twoWriters: twoWriters,
 		open: func(t *testing.T) (sink.Store, query.Store) {
-			to, err := sink.OpenMongo(uri, database, opts...)
+			to, err := sink.OpenMongo(uri, database, append(opts, sink.MongoOutlier(outlierReadings, minute))...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -66,6 +66,9 @@ func mongoHarness(uri, database string, twoWriters bool, opts ...sink.MongoOptio
 			if err != nil || result.MatchedCount != 1 {
 				t.Fatalf("cannot poison the bucket %v: %+v, %v", k, result, err)
 			}
+		},
+		spill: func(t *testing.T, k reading.Key, moved bool, times ...int64) {
+			spillMongo(t, connect(t, uri).Database(database), k, moved, times)
 		},
 	}
 }

@@ -145,7 +145,7 @@ func sensorOf(id, metric string, times ...int64) reading.Sensor {
 
 func wantSensor(t *testing.T, have, want reading.Sensor) {
 	t.Helper()
-	if have.ID != want.ID || have.FirstSeen != want.FirstSeen || have.LastSeen != want.LastSeen ||
+	if have.ID != want.ID || have.FirstSeen != want.FirstSeen || have.LastSeen != want.LastSeen || have.OutlierUntil != want.OutlierUntil ||
 		!maps.EqualFunc(have.Metrics, want.Metrics, slices.Equal) {
 		t.Errorf("sensor %+v, want %+v", have, want)
 	}
@@ -216,6 +216,12 @@ func testSensorsMerge(t *testing.T, s *suite) {
 	s.merge(t, 3, sensorOf("merged", "temperature", 50, 40)) // again: nothing changes
 	wantSensor(t, s.sensor(t, "merged"), want)
 	wantSensor(t, s.sensor(t, "other"), sensorOf("other", "humidity", 1))
+
+	// That it has an outlier bucket is said of it without a reading, and stays.
+	s.merge(t, 3, reading.Sensor{ID: "merged", FirstSeen: base, LastSeen: base, OutlierUntil: base + 70})
+	s.merge(t, 3, sensorOf("merged", "humidity", 60))
+	want.OutlierUntil = base + 70
+	wantSensor(t, s.sensor(t, "merged"), want)
 }
 
 func testSensorsLate(t *testing.T, s *suite) {

@@ -18,12 +18,13 @@ func TestSQLite(t *testing.T) {
 		poison: func(t *testing.T, k reading.Key) {
 			alter(t, dir, `UPDATE buckets SET sum = 'none' WHERE sensorId = ? AND metric = ? AND start = ?`, k)
 		},
+		spill: func(t *testing.T, k reading.Key, moved bool, times ...int64) { spillSQLite(t, dir, k, moved, times) },
 	})
 }
 
 func openSQLite(t testing.TB, dir string) (*sink.SQLite, *query.SQLite) {
 	t.Helper()
-	w, err := sink.OpenSQLite(dir, minute)
+	w, err := sink.OpenSQLite(dir, minute, sink.SQLiteOutlier(outlierReadings))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -275,11 +275,11 @@ func testLargeBucket(t *testing.T, s *suite) {
 	id := series("large", "vibration")
 	want := bucketOf(id, base)
 	flush := bucketOf(id, base)
-	for i := range int64(1200) {
+	for i := range int64(150) {
 		off := i * 7919 % 60_000 // 7919 is prime: all distinct, none in order
 		flush.Add(base+off, float64(off)/8)
 		want.Add(base+off, float64(off)/8)
-		if flush.Count() == 400 {
+		if flush.Count() == 50 {
 			wantRefused(t, s.write(t, flush))
 			flush = bucketOf(id, base, point{int32(off), float64(off) / 8}) // the next begins with a duplicate
 			wantRefused(t, s.write(t, flush), refused{want.Key(), int32(off), reading.Duplicate})

@@ -1,6 +1,7 @@
 package decode
 
 import (
+	"slices"
 	"strings"
 
 	"gudang/internal/reading"
@@ -142,7 +143,7 @@ func numbered(name string) bool { return name != "" && isDigit(name[len(name)-1]
 // good one. What is no number is a state like any other, unless it looks as if
 // it were to be one: "26,4" must not pass in silence.
 func (d *Decoder) readState(text []byte, f *field, sc *scope) {
-	if _, why := parseNumber(unquote(text)); why == reading.InvalidValue && !numberLike(unquote(text)) {
+	if _, why := parseNumber(unquote(text)); notNumeric(why) && !numberLike(unquote(text)) {
 		d.noReading()
 		return
 	}
@@ -157,8 +158,8 @@ func (d *Decoder) readNumber(text []byte, f *field, sc *scope) {
 	switch {
 	case why == reading.InvalidValue && (len(text) == 0 || isStatus(text)):
 		d.noReading()
-	case why == reading.InvalidValue:
-		d.reject(why, "the payload is no number")
+	case notNumeric(why):
+		d.reject(why, notANumber(text, why, "the payload is no number"))
 	case f.role != roleMetric && f.role != roleValue:
 		d.reject(reading.NoReading, "the topic names no metric for the number")
 	default:
@@ -173,18 +174,6 @@ func unquote(text []byte) []byte {
 	return text
 }
 
-// numberLike says whether text that is no number seems meant as one.
-func numberLike(text []byte) bool {
-	if len(text) > 0 && (text[0] == '-' || text[0] == '+') {
-		text = text[1:]
-	}
-	if len(text) == 0 || !isDigit(text[0]) {
-		return false
-	}
-	_, _, date := parseDate(text)
-	return !date
-}
-
 // metricIn finds the known metric at the end of a name, which is all that says
 // what it is: cold_room_temperature, kitchen_dew_point. It is of that metric and
 // not one of its kind, since the rest of the name is the sensor's. ok is false
@@ -193,11 +182,13 @@ func (d *Decoder) metricIn(name string) (f field, ok bool) {
 	for from := 0; ; {
 		rest := name[from:]
 		if f := d.names.getString(rest); f.known && (len(rest) >= 3 || f.name == "ph") {
-			in := *f
-			in.name, in.key = f.kind, name
-			if r, ok := d.names.ranges[in.name]; ok {
-				in.lo, in.hi = r[0], r[1]
+			before := strings.TrimSuffix(name[:from], "_")
+			if f.kind == "humidity" && slices.Contains(notRelative, before[strings.LastIndexByte(before, '_')+1:]) {
+				return field{}, false
 			}
+			in := *f
+			in.key = name
+			d.names.rename(&in, f.kind)
 			return in, true
 		}
 		i := strings.IndexByte(rest, '_')

@@ -73,7 +73,7 @@ func (j *document) parse(buf []byte) bool {
 		return false
 	}
 	if i = j.space(i); i < len(buf) {
-		j.fail(reading.InvalidJSON, "something follows the JSON")
+		j.trailing()
 		return false
 	}
 	return true
@@ -161,7 +161,7 @@ func (j *document) object(i, depth, at int) int {
 		case j.buf[i] == '}' && members == 0:
 			return i + 1
 		case j.buf[i] != '"':
-			return j.fail(reading.InvalidJSON, "a key of the JSON is no string")
+			return j.noKey(i)
 		}
 		key, esc, end := j.str(i)
 		if end < 0 {
@@ -194,7 +194,7 @@ func (j *document) object(i, depth, at int) int {
 			return i + 1
 		}
 		if j.buf[i] != ',' {
-			return j.fail(reading.InvalidJSON, "no comma between members of the JSON")
+			return j.noComma(i, "no comma between members of the JSON")
 		}
 	}
 }
@@ -215,7 +215,7 @@ func (j *document) array(i, depth int) int {
 		case j.buf[i] == ']':
 			return i + 1
 		case j.buf[i] != ',':
-			return j.fail(reading.InvalidJSON, "no comma between elements of the JSON")
+			return j.noComma(i, "no comma between elements of the JSON")
 		}
 		i = j.space(i + 1)
 	}
@@ -310,5 +310,5 @@ func (j *document) word(i, at int) int {
 		n.kind = aNotFinite
 		return end
 	}
-	return j.fail(reading.InvalidJSON, "a value of the JSON is neither number nor text")
+	return j.noValue(word, at)
 }

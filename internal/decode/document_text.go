@@ -17,7 +17,7 @@ func (j *document) str(i int) (s span, escaped bool, end int) {
 			s, end = j.unescape(start, i)
 			return s, true, end
 		case c < ' ':
-			return span{}, false, j.fail(reading.InvalidJSON, "a string of the JSON holds a control character")
+			return span{}, false, j.fail(reading.ControlCharacter, "a string of the JSON holds a control character")
 		}
 	}
 	return span{}, false, j.fail(reading.InvalidJSON, cutOff)
@@ -39,7 +39,7 @@ func (j *document) unescape(start, i int) (span, int) {
 				return span{}, -1
 			}
 		case c < ' ':
-			return span{}, j.fail(reading.InvalidJSON, "a string of the JSON holds a control character")
+			return span{}, j.fail(reading.ControlCharacter, "a string of the JSON holds a control character")
 		}
 		for start = i; i < len(j.buf) && j.buf[i] != '"' && j.buf[i] != '\\' && j.buf[i] >= ' '; i++ {
 		}

@@ -5,7 +5,7 @@ import "strings"
 func homieFleet() Fleet {
 	return Fleet{
 		Name:   "homie",
-		Doc:    "Homie 3, 4 and 5. The sensor is the device, the metric the property. A node with a number at its end is a probe, `device/node`; if all nodes of a device measure the same, name them so yourself: `homie/5/{sensor...}/{metric}=homie`.",
+		Doc:    "Homie 3, 4 and 5. The sensor is the device, the metric the property, in the unit that it is sent in: that is said on another topic (`$unit`, `$description`), so leave temperatures in °C. A node with a number at its end is a probe, `device/node`; if all nodes of a device measure the same, name them so yourself: `homie/5/{sensor...}/{metric}=homie`.",
 		Topics: []string{"homie/5/{sensor}/+/{metric}", "homie/{sensor}/+/{metric}"},
 		Samples: []Sample{
 			{"homie/5/silo-2/climate/humidity", "13.5"},

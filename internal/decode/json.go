@@ -24,6 +24,7 @@ func decodeAuto(d *Decoder) {
 //	{"sensor": "rack-1", "metric": "temperature", "value": 22.4}
 //	{"id": "rack-1", "readings": [{"ts": 1773480413, "t": 22.4}, …]}
 //	[{"id": "rack-1", "t": 22.4}, {"id": "rack-2", "t": 21.9}]
+//	{"id": "rack-1", "sensors": [{"name": "in", "t": 22.4}, {"name": "out", "t": 3.1}]}
 //
 // Each number under a key is a reading, unless the key is known to be none.
 func decodeJSON(d *Decoder) {
@@ -107,13 +108,16 @@ func (d *Decoder) newScope() scope {
 
 func (d *Decoder) readArray(at int32, sc scope) {
 	nodes := d.doc.nodes
+	name := d.elementName(at)
 	for i := at + 1; i < nodes[at].next; i = nodes[i].next {
 		d.scopes++
 		sc.id = d.scopes
-		switch nodes[i].kind {
-		case anObject:
+		switch {
+		case name != "":
+			d.readObject(i, d.element(sc, d.text(d.child(i, name))))
+		case nodes[i].kind == anObject:
 			d.readObject(i, sc)
-		case anArray:
+		case nodes[i].kind == anArray:
 			d.readArray(i, sc)
 		}
 	}
@@ -358,9 +362,14 @@ func (d *Decoder) readScalar(n *node, f *field, sc *scope) {
 	case aNull:
 		d.addNothing(sc, f)
 	case aBool, anArray:
-		if expected {
-			d.add(sc, f, unit, 0, reading.InvalidValue)
+		if !expected {
+			return
 		}
+		why := reading.InvalidValue
+		if n.kind == aBool {
+			why = reading.Boolean
+		}
+		d.add(sc, f, unit, 0, why)
 	}
 }
 

@@ -169,6 +169,9 @@ func (n *names) classify(key string) field {
 	if f, ok := n.kindOf(name); ok {
 		return f
 	}
+	if f, ok := n.ofChip(name); ok {
+		return f
+	}
 	if name == "" || len(name) > MaxMetric {
 		return field{role: roleMetric, invalid: true, name: key[:utf8Cut(key, MaxMetric)]}
 	}
@@ -188,13 +191,23 @@ func (n *names) unitOf(name string) (field, bool) {
 	return field{}, false
 }
 
-// suffixed finds keys that end in their unit: temp_f, pressure_kpa.
+// suffixed finds keys that end in their unit: temp_f, pressure_kpa. A unit of
+// two words is one with a capital in it: pressure_hPa is pressure_h_pa.
 func (n *names) suffixed(name string) (field, bool) {
-	i := strings.LastIndexByte(name, '_')
-	if i < 0 {
+	last := strings.LastIndexByte(name, '_')
+	if last < 0 {
 		return field{}, false
 	}
-	base, unit := name[:i], name[i+1:]
+	if i := strings.LastIndexByte(name[:last], '_'); i >= 0 {
+		if f, ok := n.ofUnit(name[:i], name[i+1:last]+name[last+1:]); ok {
+			return f, true
+		}
+	}
+	return n.ofUnit(name[:last], name[last+1:])
+}
+
+// ofUnit is the field of that name whose values come in that unit.
+func (n *names) ofUnit(base, unit string) (field, bool) {
 	f, ok := n.table[squash(base)]
 	if !ok {
 		f, ok = n.kindOf(base)
@@ -223,6 +236,9 @@ func (n *names) kindOf(name string) (field, bool) {
 	if !ok || f.role != roleMetric || f.unit == "" || len(words[last]) < 3 || f.declared != nil {
 		return field{}, false
 	}
+	if f.name == "humidity" && last > 0 && slices.Contains(notRelative, words[last-1]) {
+		return field{}, false
+	}
 	words[last] = f.name
 	f.name = strings.Join(words, "_")
 	if len(f.name) > MaxMetric {
@@ -230,6 +246,18 @@ func (n *names) kindOf(name string) (field, bool) {
 	}
 	return f, true
 }
+
+// rename gives a known field another name, and the range that is configured for
+// that.
+func (n *names) rename(f *field, name string) {
+	f.name = name
+	if r, ok := n.ranges[name]; ok {
+		f.lo, f.hi = r[0], r[1]
+	}
+}
+
+// notRelative are the humidities that are no percentages, but grams.
+var notRelative = []string{"absolute", "abs", "a", "specific"}
 
 // declare notes that values of the field come in that unit.
 func (f *field) declare(unit string) {

@@ -1,7 +1,6 @@
 package decode
 
 import (
-	"bytes"
 	"math"
 	"strconv"
 	"strings"
@@ -27,20 +26,6 @@ func trim(text []byte) []byte {
 
 func isBlank(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
 
-// notANumber says what a payload is instead, to who has to mend the sender.
-func notANumber(text []byte) string {
-	switch string(text) {
-	case "null":
-		return "null is no number"
-	case "true", "false":
-		return "a boolean is no number"
-	}
-	if i := bytes.IndexByte(text, ','); i > 0 && allDigits(bytes.TrimLeft(text[:i], "+-")) {
-		return "a comma in a number may separate decimals or thousands: send a point"
-	}
-	return "the payload is neither a number nor JSON"
-}
-
 // readText reads a payload that is one word: a number, or not.
 func (d *Decoder) readText(text []byte) {
 	if len(text) == 0 {
@@ -48,12 +33,12 @@ func (d *Decoder) readText(text []byte) {
 		return
 	}
 	v, why := parseNumber(text)
-	if why == reading.InvalidValue {
-		if isStatus(text) {
-			d.ignore(reading.StatusWord, ReasonText(reading.StatusWord))
-			return
-		}
-		d.reject(why, notANumber(text))
+	switch {
+	case why == reading.InvalidValue && isStatus(text):
+		d.ignore(reading.StatusWord, ReasonText(reading.StatusWord))
+		return
+	case notNumeric(why):
+		d.reject(why, notANumber(text, why, "the payload is neither a number nor JSON"))
 		return
 	}
 	f := d.topicMetric()
@@ -76,10 +61,7 @@ func parseNumber(text []byte) (v float64, why reading.Reason) {
 		}
 		return v, ""
 	}
-	if isNotFinite(text) {
-		return 0, reading.NotFinite
-	}
-	return 0, reading.InvalidValue
+	return 0, whyNoNumber(text)
 }
 
 // parseDecimal reads [+-]digits[.digits][e[+-]digits] with at least one digit
@@ -137,10 +119,7 @@ func isExponent(b []byte) bool {
 
 // isNotFinite says whether the text is a spelling of NaN or an infinity.
 func isNotFinite(text []byte) bool {
-	if len(text) > 0 && (text[0] == '-' || text[0] == '+') {
-		text = text[1:]
-	}
-	return oneOf(text, notFinite)
+	return oneOf(unsigned(text), notFinite)
 }
 
 // isStatus says whether the text is what a device says when it has no value.

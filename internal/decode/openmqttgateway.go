@@ -82,7 +82,7 @@ func (d *Decoder) readGatewayDevice(at int32) {
 		}
 		if metric, probe := gatewayProbe(key); probe > 0 {
 			if probes[probe].id == 0 {
-				probes[probe] = d.probeOf(sc, key[len(key)-1:])
+				probes[probe] = d.probeOf(sc, key[len("tempc"):len("tempc2")])
 			}
 			d.readScalar(n, d.names.get(metric), &probes[probe])
 			continue
@@ -92,8 +92,9 @@ func (d *Decoder) readGatewayDevice(at int32) {
 }
 
 // gatewayProbe splits tempc2 and tempf2, the temperature of a device's second
-// probe in two units.
+// probe in two units, and tempc2_ext, that of the one on a cable.
 func gatewayProbe(key []byte) (metric []byte, probe int) {
+	key = bytes.TrimSuffix(key, []byte("_ext"))
 	if len(key) == len("tempc2") && (bytes.HasPrefix(key, []byte("tempc")) || bytes.HasPrefix(key, []byte("tempf"))) && '1' <= key[5] && key[5] <= '9' {
 		return key[:5], int(key[5] - '0')
 	}

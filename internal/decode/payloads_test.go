@@ -141,6 +141,7 @@ var generic = map[string]struct {
 		{"lab/S-01", `{"temp": 26.4, "hum": 61, "ts": 1796547910}`},
 		{"lab/S-01", `{"temperature": {"value": 79.7, "unit": "F"}, "battery_mv": 2985}`},
 		{"lab/S-01", `{"indoor": {"t": 21.5}, "outdoor": {"t": 4.25}}`},
+		{"lab/S-01", `{"sensors": [{"name": "in", "t": 21.5}, {"name": "out", "t": 4.25}]}`},
 		{"lab/gateway", `[{"sensorId": "S-01", "t": 26.4}, {"sensorId": "S-02", "t": -127, "h": 55}]`},
 		{"lab/S-01", `{"readings": [{"ts": 1796547900000, "t": 26.3}, {"ts": 1796547910000, "t": 26.4}]}`},
 		{"lab/S-01", `{"metric": "co2", "value": 612, "unit": "ppm", "time": "2026-12-06T16:05:10+07:00"}`},
@@ -225,7 +226,7 @@ func (p *payloads) metrics(ref Reference) {
 	p.line("\n## Metrics")
 	p.line("\nThe metrics that are known, the one unit in which each is stored, what is plausible (`METRIC_RANGES` overrides it), and the keys that it may have in a payload. Case, blanks and")
 	p.line("punctuation of a key don't matter. A key that ends in a unit of the list below declares it (`temp_f`, `pressure_kpa`), and one that ends in a known metric is of its kind, under a")
-	p.line("name of its own (`soil_temperature`, `temp2`). Any other key of a number is a metric too: `soilMoisture` becomes `soil_moisture`, in the unit in which it comes.")
+	p.line("name of its own (`soil_temperature`, `temp2`, `temperature_ds18b20`). Any other key of a number is a metric too: `soilMoisture` becomes `soil_moisture`, in the unit in which it comes.")
 	p.table("metric", "unit", "plausible", "keys")
 	for _, m := range ref.Metrics {
 		var keys []string
@@ -247,7 +248,7 @@ func (p *payloads) metrics(ref Reference) {
 func (p *payloads) units(ref Reference) {
 	p.line("\n## Units")
 	p.line("\nA unit that a message declares, beside the value, in the key or for all of its kind, is converted. With one that is not in the list the value is refused (`invalid_value`), since")
-	p.line("the number alone would be wrong. Of one quantity in two units, the one that needs no conversion is stored.")
+	p.line("the number alone would be wrong. Of one quantity in two units, the one that needs no conversion is stored. A `battery` in volts is a `battery_voltage`.")
 	p.table("stored in", "spellings", "converted by")
 	for _, u := range ref.Units {
 		by := ""

@@ -60,8 +60,12 @@ func decodeRTL433(d *Decoder) {
 		// The seconds since the receiver's start are no clock that is wrong.
 		sc.at, sc.fromPayload, d.out.BadClock, d.out.Detail = d.msg.Received, false, false, ""
 	}
+	tire := string(d.text(d.child(0, "type"))) == "TPMS"
 	nodes := d.doc.nodes
 	for i := int32(1); i < nodes[0].next; i = nodes[i].next {
+		if tire && d.fields[i].kind == "pressure" {
+			d.fields[i] = d.tirePressure(d.fields[i])
+		}
 		if n := &nodes[i]; n.kind == aNumber || n.kind == aNotFinite || n.kind == aString && d.fields[i].known {
 			if !rtl433Other(string(d.doc.key(n))) {
 				d.readScalar(n, d.fields[i], &sc)
@@ -69,6 +73,14 @@ func decodeRTL433(d *Decoder) {
 		}
 	}
 	d.finish()
+}
+
+// tirePressure is a pressure in a tire, of which that of the air is the least.
+func (d *Decoder) tirePressure(f *field) *field {
+	tire := *f
+	tire.lo, tire.hi = 0, 20000
+	d.names.rename(&tire, "tire_pressure")
+	return &tire
 }
 
 // readRTL433Value reads one value of a device on a topic of its own.

@@ -50,9 +50,19 @@ var ruuviCases = []decodeCase{
 		stamped("temperature=29.5 humidity=55.3 pressure=1011.02 pm2_5=11.2 co2=201 voc_index=10 nox_index=2 illuminance=13026.67 measurement_sequence=205"),
 	},
 	{
+		"its largest values", "ruuvi/C8/F4", adv("17FF9904067FFF9C40FFFE27109C40FAFBFEFFFFC14C8F4F"),
+		"!temperature out_of_range; " + stamped("humidity=100 pressure=1155.34 pm2_5=1000 co2=40000 voc_index=501 nox_index=503 illuminance=65535 measurement_sequence=255"),
+	},
+	{"it numbers what it cannot measure", "ruuvi/C8/F4", adv("17FF9904068000FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF"), stamped("measurement_sequence=255")},
+	{
 		"format E1 is Ruuvi Air, heard by a receiver of long advertisements", "ruuvi/C8/F4", adv("2BFF9904E1170C5668C79E0065007004BD11CA00C90A0213E0ACFFFFFFDECDEE100000000000CBB8334C884F"),
 		stamped("temperature=29.5 humidity=55.3 pressure=1011.02 pm1=10.1 pm2_5=11.2 pm4=121.3 pm10=455.4 co2=201 voc_index=20 nox_index=4 illuminance=13027 measurement_sequence=1.460171e+07"),
 	},
+	{
+		"its largest values, too", "ruuvi/C8/F4", adv("2BFF9904E17FFF9C40FFFE27102710271027109C40FAFADC28F0000000FFFFFE300000000000CBB8334C884F"),
+		"!temperature out_of_range; " + stamped("humidity=100 pressure=1155.34 pm1=1000 pm2_5=1000 pm4=1000 pm10=1000 co2=40000 voc_index=500 nox_index=500 illuminance=144284 measurement_sequence=1.6777214e+07"),
+	},
+	{"none of which it has", "ruuvi/C8/F4", adv("2BFF9904E18000FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF000000FFFFFFFE0000000000FFFFFFFFFFFF"), "ignored status"},
 	{
 		"without {sensor} the address in the data names it", "r2/x", adv("1BFF99040580005394FFFF800080008000FFFFFFFFFFCBB8334C884F"),
 		"CB:B8:33:4C:88:4F humidity=53.49 2026-12-06T09:05:10; CB:B8:33:4C:88:4F rssi=-62 2026-12-06T09:05:10",

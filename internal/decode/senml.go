@@ -224,6 +224,8 @@ func (d *Decoder) senMLValue(n *node, base float64) (float64, reading.Reason) {
 		return base + v, why
 	case aNotFinite:
 		return 0, reading.NotFinite
+	case aBool:
+		return 0, reading.Boolean
 	}
 	return 0, reading.InvalidValue
 }

@@ -64,6 +64,8 @@ var senMLCases = []decodeCase{
 	{"a base time that is text spoils the pack", "s", `[{"bn":"a/","bt":"x","n":"temperature","v":1}]`, "rejected invalid_value"},
 	{"a name with other characters costs its record", "s", `[{"n":"a b/temperature","v":1},{"n":"c/temperature","v":2}]`, "!temperature invalid_sensor; c temperature=2"},
 	{"a name must begin with a letter or digit", "s", `[{"n":"_a/temperature","v":1}]`, "!temperature invalid_sensor; rejected invalid_sensor"},
+	{"a battery in volts is a voltage", "s", `[{"bn":"a/","n":"battery","u":"%EL","v":50},{"n":"battery","u":"V","v":3.1}]`, "a battery=50; a battery_voltage=3.1"},
+	{"a boolean is no value", "s", `[{"bn":"a/","n":"temperature","v":true},{"n":"humidity","v":2}]`, "!temperature boolean; a humidity=2"},
 	{"two values in one record are none", "s", `[{"bn":"a/","n":"temperature","v":1,"vs":"x"},{"n":"humidity","v":2}]`, "!temperature invalid_value; a humidity=2"},
 	{"a value that is not finite costs its record", "s", `[{"bn":"a/","n":"temperature","v":NaN},{"n":"humidity","v":2}]`, "!temperature not_finite; a humidity=2"},
 	{"neither name nor topic gives a sensor", "s", `[{"n":"temperature","v":1}]`, "!temperature no_sensor; rejected no_sensor"},

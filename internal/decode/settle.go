@@ -49,6 +49,7 @@ func (d *Decoder) add(sc *scope, f *field, unit []byte, v float64, why reading.R
 		sc.sensor, sc.sensorWhy = d.topicSensor()
 		sc.resolved = true
 	}
+	f = d.inVolts(f, unit)
 	c := candidate{
 		scope: sc.id, probe: sc.probe, rank: f.rank, fromPayload: sc.fromPayload,
 		sensor: sc.sensor, metric: f.name, time: sc.at, unit: f.unit, why: why, key: f.key, given: v,
@@ -63,6 +64,17 @@ func (d *Decoder) add(sc *scope, f *field, unit []byte, v float64, why reading.R
 		c.why = reading.InvalidMetric
 	}
 	d.found = append(d.found, c)
+}
+
+// inVolts is the field of a battery whose level is declared to be in volts: that
+// of its voltage, which is no percentage.
+func (d *Decoder) inVolts(f *field, unit []byte) *field {
+	if f.kind != "battery" || len(unit) == 0 || findUnit(f.unit, string(unit)) != nil || findUnit("V", string(unit)) == nil {
+		return f
+	}
+	volts := *d.names.getString(f.name + "_voltage")
+	volts.key = f.key
+	return &volts
 }
 
 // addNothing notes that a metric has no value this time. That matters for the

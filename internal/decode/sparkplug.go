@@ -26,6 +26,7 @@ func sparkplugFleet() Fleet {
 const (
 	payloadTimestamp = 1
 	payloadMetrics   = 2
+	payloadUUID      = 4
 
 	metricName       = 1
 	metricAlias      = 2
@@ -43,6 +44,10 @@ const (
 	propertyValues = 2
 	propertyString = 8
 )
+
+// sparkplugCompressed is the UUID of a payload that holds another, compressed
+// one in its body.
+const sparkplugCompressed = "SPBV1.0_COMPRESSED"
 
 // Data types (section 6.4.16) that change what a number is.
 const (
@@ -92,6 +97,10 @@ func decodeSparkplug(d *Decoder) {
 	stamp, ok := sparkplugCheck(d.msg.Payload)
 	if !ok {
 		d.reject(reading.InvalidValue, "it is no Sparkplug B payload, or is truncated")
+		return
+	}
+	if string(textField(d.msg.Payload, payloadUUID)) == sparkplugCompressed {
+		d.reject(reading.NoReading, "the payload is compressed, which is not read: switch that off at the edge node")
 		return
 	}
 	var born *birth
@@ -242,7 +251,7 @@ func sparkplugUnit(set []byte) []byte {
 		num, typ, n := protowire.ConsumeField(b)
 		if num == propertyValues && typ == protowire.BytesType {
 			if at == 0 {
-				return stringProperty(bytesField(b[:n]))
+				return textField(bytesField(b[:n]), propertyString)
 			}
 			at--
 		}
@@ -258,13 +267,14 @@ func bytesField(b []byte) []byte {
 	return content
 }
 
-func stringProperty(b []byte) []byte {
+// textField is the content of the first field of that number and type bytes.
+func textField(b []byte, field protowire.Number) []byte {
 	for len(b) > 0 {
 		num, typ, n := protowire.ConsumeField(b)
 		if n < 0 {
 			return nil
 		}
-		if num == propertyString && typ == protowire.BytesType {
+		if num == field && typ == protowire.BytesType {
 			return bytesField(b[:n])
 		}
 		b = b[n:]
@@ -330,8 +340,7 @@ func (d *Decoder) readSparkplugMetric(m *sparkplugMetric, stamp uint64, sc scope
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		v, why = 0, reading.NotFinite
 	}
-	f := d.plainField(m.name)
-	unit := m.unit
+	f, unit := d.inVolts(d.plainField(m.name), m.unit), m.unit
 	if f.unit != "" && findUnit(f.unit, string(unit)) == nil {
 		unit = nil // no unit that is known: the canonical one is supposed
 	}

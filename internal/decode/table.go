@@ -37,7 +37,7 @@ var known = []Metric{
 	{"pm10", "µg/m³", 0, 10000, keys("pm10 pm10_0")},
 	{"dew_point", "°C", -100, 120, keys("dew_point dewpt dp titik_embun").unit("c", "dewptc").unit("f", "dewptf")},
 	{"heat_index", "°C", -100, 200, keys("heat_index hi feels_like apparent_temperature")},
-	{"illuminance", "lx", 0, 300000, keys("illuminance lux illumination light_level cahaya intensitas_cahaya")},
+	{"illuminance", "lx", 0, 300000, keys("illuminance lux light_lux illumination light_level cahaya intensitas_cahaya")},
 	{"ph", "", 0, 14, keys("ph")},
 	{"rssi", "dBm", -200, 50, keys("rssi wifi_rssi signal_strength")},
 	{"snr", "dB", -100, 100, keys("snr")},
@@ -114,6 +114,7 @@ var (
 		"version", "ver", "firmware", "firmwareVersion", "fw", "fwVersion", "sw", "swVersion", "hw", "hwVersion", "model", "modelId", "brand", "vendor", "manufacturer",
 		"bn", "bt", "bu", "bv", "bs", "bver", // SenML's base fields (RFC 8428)
 		"macType", "ip", "ipAddress", "ssid", "bssid", "port", "host", "hostname", "qos", "retain", "topic", "schema", "format", "timezone", "tz", "clientToken",
+		"colorTemp", "colorTemperature", "colourTemperature", // what a lamp is set to
 	}
 )
 
@@ -130,27 +131,34 @@ var statusWords = []string{
 var notFinite = []string{"nan", "inf", "infinity", "nan(ind)", "nan(snan)", "1.#inf", "1.#qnan", "1.#ind", "ovf"}
 
 var reasonTexts = map[reading.Reason]string{
-	reading.InvalidJSON:     "the payload is not JSON, is truncated, or has something behind it",
-	reading.InvalidUTF8:     "topic or payload holds bytes that are no UTF-8 text",
-	reading.TooLarge:        "the payload is over the size limit",
-	reading.TooDeep:         "the JSON is nested too deep",
-	reading.DuplicateKey:    "a JSON object has one key twice, so that its value is ambiguous",
-	reading.InvalidValue:    "text, boolean, null or an unknown unit where a number belongs",
-	reading.NotFinite:       "the value is NaN or an infinity",
-	reading.OutOfRange:      "the value is not plausible for the metric",
-	reading.NoReading:       "nothing in it can be understood as a reading",
-	reading.NoSensor:        "neither payload nor topic names a sensor",
-	reading.InvalidSensor:   "the sensor id is too long or holds control characters",
-	reading.InvalidMetric:   "no metric name can be made of the key or topic level, or it is too long",
-	reading.TooManyReadings: "more readings in one message than the limit",
-	reading.TooManySensors:  "a new sensor beyond MAX_SENSORS",
-	reading.ValueConflict:   "another value came for this series and time: the first stays",
-	reading.StoreRefused:    "the store will never take it",
-	reading.QueueFull:       "no room for a message that will not be sent again (QoS 0)",
-	reading.Retained:        "a retained message, replayed at subscribe, without a believable time of its own",
-	reading.EmptyPayload:    "empty, which is how a retained message is deleted",
-	reading.StatusWord:      "a status or description, without a number that could be a reading",
-	reading.NotSelected:     "no MQTT_TOPICS entry wants the topic",
+	reading.InvalidJSON:        "the payload is not JSON, or is truncated",
+	reading.TrailingData:       "something is behind the JSON",
+	reading.InvalidUTF8:        "topic or payload holds bytes that are no UTF-8 text",
+	reading.TooLarge:           "the payload is over the size limit",
+	reading.TooDeep:            "the JSON is nested too deep",
+	reading.DuplicateKey:       "a JSON object has one key twice, so that its value is ambiguous",
+	reading.InvalidValue:       "text, null or an unknown unit where a number belongs",
+	reading.Boolean:            "true or false where a number belongs: it is not taken for 1 or 0",
+	reading.DecimalComma:       "a comma where the point of a number belongs, as in `26,4`: send a point",
+	reading.ThousandsSeparator: "the digits of a number are grouped, as in `1,008.31`, or a comma may mean that, as in `1,008`: send the digits alone",
+	reading.NumberSyntax:       "a number in the syntax of a programming language (`0x1p4`, `1_000`), or one in JSON that JSON does not allow (`+1`, `.5`, `01`)",
+	reading.ControlCharacter:   "a sensor id, a text in JSON or the text of a value holds a control character",
+	reading.NotFinite:          "the value is NaN or an infinity",
+	reading.OutOfRange:         "the value is not plausible for the metric",
+	reading.NoReading:          "nothing in it can be understood as a reading",
+	reading.NoSensor:           "neither payload nor topic names a sensor",
+	reading.IDTooLong:          "the sensor id is over its limit of bytes",
+	reading.InvalidSensor:      "the sensor id has characters that its format does not allow (SenML)",
+	reading.InvalidMetric:      "no metric name can be made of the key or topic level, or it is too long",
+	reading.TooManyReadings:    "more readings in one message than the limit",
+	reading.TooManySensors:     "a new sensor beyond MAX_SENSORS",
+	reading.ValueConflict:      "another value came for this series and time: the first stays",
+	reading.StoreRefused:       "the store will never take it",
+	reading.QueueFull:          "no room for a message that will not be sent again (QoS 0)",
+	reading.Retained:           "a retained message, replayed at subscribe, without a believable time of its own",
+	reading.EmptyPayload:       "empty, which is how a retained message is deleted",
+	reading.StatusWord:         "a status or description, without a number that could be a reading",
+	reading.NotSelected:        "no MQTT_TOPICS entry wants the topic",
 }
 
 // vagueMetricKeys is where in metricKeys those begin that name other things

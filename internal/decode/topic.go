@@ -58,8 +58,10 @@ func (d *Decoder) sensorID(id []byte) (string, reading.Reason) {
 	switch {
 	case len(trim(id)) == 0:
 		return "", reading.NoSensor
-	case len(id) > reading.MaxSensorID || hasControl(id):
-		return "", reading.InvalidSensor
+	case len(id) > reading.MaxSensorID:
+		return "", reading.IDTooLong
+	case hasControl(id):
+		return "", reading.ControlCharacter
 	}
 	return d.sensors.add(string(id)), ""
 }

@@ -1,6 +1,10 @@
 package decode
 
-import "gudang/internal/reading"
+import (
+	"strings"
+
+	"gudang/internal/reading"
+)
 
 func ttnFleet() Fleet {
 	return Fleet{
@@ -26,9 +30,9 @@ func decodeTTN(d *Decoder) {
 		d.ignore(reading.StatusWord, "no uplink: a join, a downlink or its acknowledgement")
 		return
 	}
-	at := d.child(uplink, "decoded_payload")
+	at, read := d.child(uplink, "decoded_payload"), (*Decoder).readInside
 	if !d.holds(at) {
-		at = d.child(uplink, "normalized_payload")
+		at, read = d.child(uplink, "normalized_payload"), (*Decoder).readNormalized
 	}
 	if !d.holds(at) {
 		d.ignore(reading.StatusWord, "the uplink has no decoded payload: does the application have a payload formatter?")
@@ -40,7 +44,7 @@ func decodeTTN(d *Decoder) {
 	d.firstTime(&sc, d.child(uplink, "received_at"), d.child(0, "received_at"), d.child(d.child(uplink, "settings"), "time"))
 	ids := d.child(0, "end_device_ids")
 	d.nameDevice(&sc, d.child(ids, "device_id"), d.child(ids, "dev_eui"))
-	d.readInside(at, sc)
+	read(d, at, sc)
 }
 
 // firstTime gives the scope the first of the times at the nodes that is
@@ -105,7 +109,7 @@ func (d *Decoder) readInside(at int32, sc scope) {
 		switch {
 		case why != "":
 			c.sensor, c.why = device, why
-		case c.sensor == device || c.sensor == "":
+		case c.sensor == device || c.sensor == "" || strings.HasPrefix(c.sensor, device+"/"):
 		case c.sensor == own:
 			c.sensor = device
 		default:

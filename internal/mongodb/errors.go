@@ -23,7 +23,29 @@ var (
 const (
 	codeUnauthorized = 13
 	codeAuthFailed   = 18
+
+	codeCommandNotFound     = 59
+	codeCommandNotSupported = 115
+	codeNotImplemented      = 238
+	codeUnknownStage        = 40324
+	codeUnknownAccumulator  = 15952
+	codeUnknownExpression   = 168 // InvalidPipelineOperator
 )
+
+// Lacks says whether a server answered that it does not know what was asked of
+// it: another database that speaks MongoDB's language, or an old one.
+func Lacks(err error) bool {
+	var server mongo.ServerError
+	if !errors.As(err, &server) {
+		return false
+	}
+	for _, code := range []int{codeCommandNotFound, codeCommandNotSupported, codeNotImplemented, codeUnknownStage, codeUnknownAccumulator, codeUnknownExpression} {
+		if server.HasErrorCode(code) {
+			return true
+		}
+	}
+	return false
+}
 
 // Explain says what kind of trouble the driver's error is, without secrets.
 func (c *Client) Explain(err error) error {

@@ -32,11 +32,15 @@ func SensorFields(s reading.Sensor, keep int) bson.D {
 		}
 		metrics = append(metrics, bson.E{Key: name, Value: metric})
 	}
-	return bson.D{
+	fields := bson.D{
 		{Key: "firstSeen", Value: bson.DateTime(s.FirstSeen)},
 		{Key: "lastSeen", Value: bson.DateTime(s.LastSeen)},
 		{Key: "metrics", Value: metrics},
 	}
+	if s.OutlierUntil != 0 {
+		fields = append(fields, bson.E{Key: "outlierUntil", Value: bson.DateTime(s.OutlierUntil)})
+	}
+	return fields
 }
 
 func pointFields(p reading.Point) bson.D {
@@ -47,7 +51,7 @@ func pointFields(p reading.Point) bson.D {
 // passed over: a document that someone has edited still shows what it can.
 func DecodeSensor(doc bson.Raw) reading.Sensor {
 	id, _ := doc.Lookup("_id").StringValueOK()
-	s := reading.Sensor{ID: id, FirstSeen: Time(doc.Lookup("firstSeen")), LastSeen: Time(doc.Lookup("lastSeen"))}
+	s := reading.Sensor{ID: id, FirstSeen: Time(doc.Lookup("firstSeen")), LastSeen: Time(doc.Lookup("lastSeen")), OutlierUntil: Time(doc.Lookup("outlierUntil"))}
 	metrics, _ := doc.Lookup("metrics").DocumentOK()
 	elements, _ := metrics.Elements()
 	s.Metrics = make(map[string][]reading.Point, len(elements))

@@ -106,9 +106,19 @@ func (m *Mongo) SensorIDs(ctx context.Context, yield func(id string) error) erro
 func (m *Mongo) Readings(ctx context.Context, q reading.Query) ([]reading.Reading, error) {
 	var all []reading.Reading
 	var bucket Stored
-	err := m.inOrder(ctx, q, q.Since()-int64(m.span)+1, nil, func(doc bson.Raw) int {
+	err := m.inOrder(ctx, q, q.Since()-int64(m.span)+1, nil, func(doc bson.Raw) (int, error) {
 		decodeBucket(doc, &bucket)
 		taken := 0
+		if bucket.Outlier {
+			points, err := m.overflow(ctx, bucket.Series, max(bucket.Start, q.Since()), min(bucket.Until, q.Until()), q.Limit+1)
+			if err != nil {
+				return 0, err
+			}
+			for _, p := range points {
+				all = append(all, reading.Reading{Series: bucket.Series, Time: p.Time, Value: p.Value})
+			}
+			taken += len(points)
+		}
 		for i, off := range bucket.Offsets[:min(len(bucket.Offsets), len(bucket.Values))] {
 			t := bucket.Start + int64(off)
 			if t >= q.From && t < q.Until() && q.After.Past(t, bucket.Metric) {
@@ -116,7 +126,7 @@ func (m *Mongo) Readings(ctx context.Context, q reading.Query) ([]reading.Readin
 				taken++
 			}
 		}
-		return taken
+		return taken, nil
 	})
 	if err != nil {
 		return nil, err
@@ -129,13 +139,13 @@ func (m *Mongo) Summaries(ctx context.Context, q reading.Query) ([]reading.Summa
 	var all []reading.Summary
 	var bucket Stored
 	arrays := bson.D{{Key: "offsets", Value: 0}, {Key: "values", Value: 0}}
-	err := m.inOrder(ctx, q, q.Since(), arrays, func(doc bson.Raw) int {
+	err := m.inOrder(ctx, q, q.Since(), arrays, func(doc bson.Raw) (int, error) {
 		decodeBucket(doc, &bucket)
-		if !q.After.Past(bucket.Start, bucket.Metric) {
-			return 0
+		if !q.After.Past(bucket.Start, bucket.Metric) || bucket.Outlier && bucket.Count == 0 {
+			return 0, nil // or an outlier whose first readings are on their way
 		}
 		all = append(all, bucket.Summary)
-		return 1
+		return 1, nil
 	})
 	if err != nil {
 		return nil, err
@@ -148,7 +158,7 @@ func (m *Mongo) Summaries(ctx context.Context, q reading.Query) ([]reading.Summa
 // in order of start. Take says how much of a bucket the answer takes; the
 // walk ends with the start at which the limit is reached, because buckets of
 // other metrics with the same start come in any order.
-func (m *Mongo) inOrder(ctx context.Context, q reading.Query, from int64, fields bson.D, take func(bson.Raw) int) error {
+func (m *Mongo) inOrder(ctx context.Context, q reading.Query, from int64, fields bson.D, take func(bson.Raw) (int, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, mongoTimeout)
 	defer cancel()
 	if q.Limit <= 0 || from >= q.Until() {
@@ -179,8 +189,9 @@ func (m *Mongo) inOrder(ctx context.Context, q reading.Query, from int64, fields
 				return errEnough
 			}
 			start = at
-			taken += take(doc)
-			return nil
+			n, err := take(doc)
+			taken += n
+			return err
 		})
 		if err != nil && !errors.Is(err, errEnough) {
 			return err
@@ -194,10 +205,12 @@ var errEnough = errors.New("enough")
 // metrics is the names of the sensor's metrics, by hopping from one to the next
 // in the index. The sensor's own document may lag behind its buckets.
 func (m *Mongo) metrics(ctx context.Context, sensor string) ([]string, error) {
-	return m.metricsIn(ctx, mongodb.Buckets, sensor)
+	return metricNames(sensor, func(filter any, opts *options.FindOptionsBuilder, yield func(bson.Raw) error) error {
+		return m.each(ctx, mongodb.Buckets, filter, opts, yield)
+	})
 }
 
-func (m *Mongo) metricsIn(ctx context.Context, collection, sensor string) ([]string, error) {
+func metricNames(sensor string, find func(filter any, opts *options.FindOptionsBuilder, yield func(bson.Raw) error) error) ([]string, error) {
 	var names []string
 	last := ""
 	for more := true; more; {
@@ -205,7 +218,7 @@ func (m *Mongo) metricsIn(ctx context.Context, collection, sensor string) ([]str
 		filter := bson.D{{Key: "sensorId", Value: sensor}, {Key: "metric", Value: bson.D{{Key: "$gt", Value: last}}}}
 		opts := options.Find().SetSort(bson.D{{Key: "metric", Value: 1}}).SetLimit(1).
 			SetProjection(bson.D{{Key: "metric", Value: 1}, {Key: "_id", Value: 0}})
-		err := m.each(ctx, collection, filter, opts, func(doc bson.Raw) error {
+		err := find(filter, opts, func(doc bson.Raw) error {
 			if last, more = doc.Lookup("metric").StringValueOK(); more {
 				names = append(names, last)
 			}
@@ -224,17 +237,43 @@ func (m *Mongo) Scan(ctx context.Context, yield func(*Stored) error) error {
 	var bucket Stored
 	return m.each(ctx, mongodb.Buckets, bson.D{}, options.Find(), func(doc bson.Raw) error {
 		decodeBucket(doc, &bucket)
-		return yield(&bucket)
+		if !bucket.Outlier {
+			return yield(&bucket)
+		}
+		return yieldOutlier(&bucket, func(s reading.Series, from, until int64, limit int) ([]reading.Point, error) {
+			return m.overflow(ctx, s, from, until, limit)
+		}, yield)
 	})
+}
+
+// overflow reads the readings of a series in overflow, in order of time.
+func (m *Mongo) overflow(ctx context.Context, s reading.Series, from, until int64, limit int) (points []reading.Point, err error) {
+	filter := bson.D{
+		{Key: "sensorId", Value: s.Sensor},
+		{Key: "metric", Value: s.Metric},
+		{Key: "time", Value: bson.D{{Key: "$gte", Value: bson.DateTime(from)}, {Key: "$lt", Value: bson.DateTime(until)}}},
+	}
+	opts := options.Find().SetSort(bson.D{{Key: "time", Value: 1}}).SetLimit(int64(limit)).
+		SetProjection(bson.D{{Key: "time", Value: 1}, {Key: "value", Value: 1}, {Key: "_id", Value: 0}})
+	err = m.each(ctx, mongodb.Overflow, filter, opts, func(doc bson.Raw) error {
+		points = append(points, reading.Point{Time: mongodb.Time(doc.Lookup("time")), Value: number(doc.Lookup("value"))})
+		return nil
+	})
+	return points, err
 }
 
 // each yields what a query finds, which is only valid until the next.
 func (m *Mongo) each(ctx context.Context, collection string, filter any, opts *options.FindOptionsBuilder, yield func(bson.Raw) error) error {
+	return m.eachOf(ctx, collection, options.Collection(), filter, opts, yield)
+}
+
+// eachOf is each, of a collection that is read in a way of its own.
+func (m *Mongo) eachOf(ctx context.Context, collection string, how *options.CollectionOptionsBuilder, filter any, opts *options.FindOptionsBuilder, yield func(bson.Raw) error) error {
 	db, err := m.client.Database()
 	if err != nil {
 		return err
 	}
-	cursor, err := db.Collection(collection).Find(ctx, filter, opts)
+	cursor, err := db.Collection(collection, how).Find(ctx, filter, opts)
 	if err != nil {
 		return m.failed("read "+collection, err)
 	}

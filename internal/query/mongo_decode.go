@@ -39,6 +39,8 @@ func decodeBucket(doc bson.Raw, b *Stored) {
 			b.Max = number(v)
 		case "isOutlier":
 			b.Outlier, _ = v.BooleanOK()
+		case "until":
+			b.Until = mongodb.Time(v)
 		case "offsets":
 			eachInArray(v, func(f float64) bool {
 				whole := f == float64(int32(f))

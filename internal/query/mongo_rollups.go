@@ -36,7 +36,9 @@ func (m mongoSummaries) series(q reading.Query) ([]string, error) {
 		return nil, err
 	}
 	// The buckets may be gone, and the roll-ups still there.
-	more, err := m.metricsIn(m.ctx, mongodb.Rollups, q.Sensor)
+	more, err := metricNames(q.Sensor, func(filter any, opts *options.FindOptionsBuilder, yield func(bson.Raw) error) error {
+		return m.Mongo.each(m.ctx, mongodb.Rollups, filter, opts, yield)
+	})
 	names := append(of, more...)
 	slices.Sort(names)
 	return slices.Compact(names), err

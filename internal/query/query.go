@@ -21,8 +21,10 @@ type Store interface {
 	// be positive.
 	Readings(ctx context.Context, q reading.Query) ([]reading.Reading, error)
 	Summaries(ctx context.Context, q reading.Query) ([]reading.Summary, error)
-	// Scan yields every stored bucket, in any order, exactly as it is stored.
-	// What is yielded is only valid until the next call of yield.
+	// Scan yields every stored bucket, in any order, exactly as it is stored. An
+	// outlier comes in pieces, one after the other, each with its summary and
+	// some of its readings. What is yielded is only valid until the next call
+	// of yield.
 	Scan(ctx context.Context, yield func(*Stored) error) error
 	Ping(ctx context.Context) error
 	Close() error
@@ -37,4 +39,6 @@ type Stored struct {
 	ID      [16]byte
 	Offsets []int32
 	Values  []float64
+	Until   int64 // of an outlier: where its span ends
+	More    bool  // of an outlier: more pieces of it follow
 }

@@ -29,8 +29,14 @@ func (s *SQLite) Scan(ctx context.Context, yield func(*Stored) error) error {
 				n++
 				after = st.ColumnInt64(0)
 				readStored(st, &b)
-				stop = yield(&b)
-				return stop
+				if !b.Outlier {
+					stop = yield(&b)
+					return stop
+				}
+				return yieldOutlier(&b, c.overflow, func(piece *Stored) error {
+					stop = yield(piece)
+					return stop
+				})
 			}, after, int64(scanChunk))
 		})
 		if stop != nil {
@@ -52,6 +58,7 @@ func readStored(st *sqlite3.Stmt, b *Stored) {
 	b.Count, b.Outlier = st.ColumnInt64(4), st.ColumnBool(8)
 	b.Sum, b.Min, b.Max = columnDouble(st, 5), columnDouble(st, 6), columnDouble(st, 7)
 	b.Offsets, b.Values, _ = readArrays(st, 9, b.Offsets, b.Values)
+	b.Until = st.ColumnInt64(11)
 }
 
 func columnDouble(st *sqlite3.Stmt, col int) float64 {

@@ -17,9 +17,10 @@ import (
 const (
 	selectNextMetric  = `SELECT metric FROM buckets WHERE sensorId = ? AND metric > ? ORDER BY metric LIMIT 1`
 	selectLargestSpan = `SELECT value FROM meta WHERE _id = 'largestSpan'`
-	selectArrays      = `SELECT start, offsets, "values" FROM buckets WHERE sensorId = ? AND metric = ? AND start >= ? AND start < ? ORDER BY start`
+	selectArrays      = `SELECT start, offsets, "values", isOutlier FROM buckets WHERE sensorId = ? AND metric = ? AND start >= ? AND start < ? ORDER BY start`
 	selectSummaries   = `SELECT start, count, sum, min, max, isOutlier FROM buckets WHERE sensorId = ? AND metric = ? AND start >= ? AND start < ? ORDER BY start LIMIT ?`
-	selectBuckets     = `SELECT rowid, sensorId, metric, start, count, sum, min, max, isOutlier, offsets, "values" FROM buckets WHERE rowid > ? ORDER BY rowid LIMIT ?`
+	selectBuckets     = `SELECT rowid, sensorId, metric, start, count, sum, min, max, isOutlier, offsets, "values", until FROM buckets WHERE rowid > ? ORDER BY rowid LIMIT ?`
+	selectOverflow    = `SELECT time, value FROM overflow WHERE sensorId = ? AND metric = ? AND time >= ? AND time < ? ORDER BY time LIMIT ?`
 )
 
 var errNoLimit = errors.New("the limit must be positive")
@@ -62,7 +63,7 @@ func (c *sqliteConn) readings(q reading.Query, span reading.Span) ([]reading.Rea
 		if err != nil {
 			return nil, err
 		}
-		st := &stream{q: q, series: reading.Series{Sensor: q.Sensor, Metric: metric}, rows: rows}
+		st := &stream{q: q, series: reading.Series{Sensor: q.Sensor, Metric: metric}, rows: rows, reach: reach, overflow: c.overflow}
 		streams = append(streams, st)
 		if err := st.step(); err != nil {
 			return nil, err
@@ -135,6 +136,9 @@ type stream struct {
 	rows   *sqlite3.Stmt // standing on the next bucket if there is more
 	more   bool
 	start  int64
+	reach  int64 // how long a bucket may be
+
+	overflow overflowReader
 
 	ready   []reading.Reading // in order of time, within buffer
 	buffer  []reading.Reading
@@ -172,6 +176,11 @@ func (s *stream) readBucket() error {
 	if waiting == 0 {
 		s.ready = s.buffer[:0]
 	}
+	if s.rows.ColumnBool(3) {
+		if err := s.readOutlier(); err != nil {
+			return err
+		}
+	}
 	for i, off := range s.offsets {
 		t := s.start + int64(off)
 		if t >= s.q.From && t < s.q.Until() && s.q.After.Past(t, s.series.Metric) {
@@ -186,6 +195,28 @@ func (s *stream) readBucket() error {
 		slices.SortStableFunc(s.ready, byTime)
 	}
 	return nil
+}
+
+// readOutlier reads of an outlier as much as the answer can take. What lies
+// beyond it, and is of the next bucket already, comes again with that one.
+func (s *stream) readOutlier() error {
+	from := max(s.start, s.q.Since())
+	points, err := s.overflow(s.series, from, min(s.start+s.reach, s.q.Until()), s.q.Limit+1)
+	for _, p := range points {
+		if s.q.After.Past(p.Time, s.series.Metric) {
+			s.ready = append(s.ready, reading.Reading{Series: s.series, Time: p.Time, Value: p.Value})
+		}
+	}
+	return err
+}
+
+// overflow is an overflowReader.
+func (c *sqliteConn) overflow(s reading.Series, from, until int64, limit int) (points []reading.Point, err error) {
+	err = c.each(selectOverflow, func(st *sqlite3.Stmt) error {
+		points = append(points, reading.Point{Time: st.ColumnInt64(0), Value: st.ColumnFloat(1)})
+		return nil
+	}, s.Sensor, s.Metric, from, until, int64(limit))
+	return points, err
 }
 
 // pop removes the next reading, and with it any other of its time: after a

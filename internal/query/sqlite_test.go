@@ -317,6 +317,11 @@ func TestSQLiteQueriesUseAnIndex(t *testing.T) {
 		selectSensor:      "SEARCH sensors USING INDEX sqlite_autoindex_sensors_1 (_id=?)",
 		selectSensors:     "SEARCH sensors USING INDEX sqlite_autoindex_sensors_1 (_id>?)",
 		selectSensorIDs:   "SEARCH sensors USING COVERING INDEX sqlite_autoindex_sensors_1 (_id>?)",
+		selectNextSensor:  "SEARCH buckets USING COVERING INDEX buckets_series (sensorId>?)",
+		selectLastArrays:  "SEARCH buckets USING INDEX buckets_series (sensorId=? AND metric=?)",
+		selectFirstArrays: "SEARCH buckets USING INDEX buckets_series (sensorId=? AND metric=?)",
+		selectLastSpill:   "SEARCH overflow USING PRIMARY KEY (sensorId=? AND metric=? AND time>? AND time<?)",
+		selectFirstSpill:  "SEARCH overflow USING PRIMARY KEY (sensorId=? AND metric=? AND time>? AND time<?)",
 		selectLargestSpan: "SEARCH meta USING INDEX sqlite_autoindex_meta_1 (_id=?)",
 	} {
 		st, _, err := db.Prepare("EXPLAIN QUERY PLAN " + query)

@@ -139,6 +139,7 @@ func Verify(ctx context.Context, store Scanner, manifests ...io.Reader) (Report,
 
 type verifier struct {
 	report Report
+	whole  contents // of the bucket that is coming in
 	series map[reading.Series]*expectations
 }
 
@@ -189,20 +190,26 @@ func (v *verifier) settle() error {
 	return nil
 }
 
-// bucket checks one stored bucket against itself and against the manifests.
+// bucket checks one stored bucket against itself and against the manifests. An
+// outlier comes in pieces, which are one bucket.
 func (v *verifier) bucket(b *Stored) error {
+	v.whole.add(b)
+	e := v.of(b.Series)
+	for i, off := range b.Offsets[:min(len(b.Offsets), len(b.Values))] {
+		v.stored(e, b.Series, b.Start+int64(off), b.Values[i])
+	}
+	if b.More {
+		return nil
+	}
 	v.report.Buckets++
-	for _, problem := range contradictions(b) {
+	for _, problem := range v.whole.contradictions(b) {
 		v.report.BadBucket.add("bucket %s: %s", at(b.Series, b.Start), problem)
 	}
-	e := v.of(b.Series)
+	v.whole = contents{}
 	if i, again := slices.BinarySearch(e.starts, b.Start); again {
 		v.report.BadBucket.add("bucket %s: stored in two documents", at(b.Series, b.Start))
 	} else {
 		e.starts = slices.Insert(e.starts, i, b.Start)
-	}
-	for i, off := range b.Offsets[:min(len(b.Offsets), len(b.Values))] {
-		v.stored(e, b.Series, b.Start+int64(off), b.Values[i])
 	}
 	return nil
 }
@@ -245,45 +252,68 @@ func (v *verifier) missing() {
 	}
 }
 
-// contradictions are the ways in which a bucket's summary, id or arrays do not
-// agree with each other.
-func contradictions(b *Stored) (problems []string) {
-	say := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
-	if want := b.Series.ID(b.Start); b.ID != want {
-		say("its _id is %x, not %x", b.ID, want)
-	}
+// contents is what a bucket was found to hold.
+type contents struct {
+	count       int64
+	sum, size   float64 // size is the sum without signs
+	least, most float64
+	problems    []string
+}
+
+func (c *contents) say(format string, args ...any) {
+	c.problems = append(c.problems, fmt.Sprintf(format, args...))
+}
+
+// add takes in a bucket, or a piece of one.
+func (c *contents) add(b *Stored) {
 	if len(b.Offsets) != len(b.Values) {
-		say("%d offsets, but %d values", len(b.Offsets), len(b.Values))
-		return problems
+		c.say("%d offsets, but %d values", len(b.Offsets), len(b.Values))
+		return
 	}
-	if b.Count != int64(len(b.Values)) {
-		say("count is %d, but it holds %d readings", b.Count, len(b.Values))
-	}
-	if len(b.Values) == 0 {
-		return append(problems, "it holds no readings")
-	}
-	if b.Min != slices.Min(b.Values) || b.Max != slices.Max(b.Values) {
-		say("min and max are %v and %v, but the values' are %v and %v", b.Min, b.Max, slices.Min(b.Values), slices.Max(b.Values))
-	}
-	var sum, size float64
 	for _, v := range b.Values {
-		sum += v
-		size += math.Abs(v)
-	}
-	if !(math.Abs(b.Sum-sum) <= sumTolerance*size) { // in this form also false for NaN
-		say("sum is %v, but the values' is %v", b.Sum, sum)
+		if c.count == 0 {
+			c.least, c.most = v, v
+		}
+		c.count++
+		c.sum += v
+		c.size += math.Abs(v)
+		c.least, c.most = min(c.least, v), max(c.most, v)
 	}
 	offsets := slices.Sorted(slices.Values(b.Offsets))
-	if offsets[0] < 0 {
-		say("offset %d lies before its start", offsets[0])
+	if len(offsets) > 0 && offsets[0] < 0 {
+		c.say("offset %d lies before its start", offsets[0])
 	}
 	for i := 1; i < len(offsets); i++ {
 		if offsets[i] == offsets[i-1] {
-			say("offset %d stands in it twice", offsets[i])
+			c.say("offset %d stands in it twice", offsets[i])
 			break
 		}
 	}
-	return problems
+}
+
+// contradictions are the ways in which a bucket's summary, id or arrays do not
+// agree with each other.
+func (c *contents) contradictions(b *Stored) []string {
+	if want := b.Series.ID(b.Start); b.ID != want {
+		c.say("its _id is %x, not %x", b.ID, want)
+	}
+	if len(b.Offsets) != len(b.Values) {
+		return c.problems
+	}
+	if b.Count != c.count {
+		c.say("count is %d, but it holds %d readings", b.Count, c.count)
+	}
+	if c.count == 0 {
+		c.say("it holds no readings")
+		return c.problems
+	}
+	if b.Min != c.least || b.Max != c.most {
+		c.say("min and max are %v and %v, but the values' are %v and %v", b.Min, b.Max, c.least, c.most)
+	}
+	if !(math.Abs(b.Sum-c.sum) <= sumTolerance*c.size) { // in this form also false for NaN
+		c.say("sum is %v, but the values' is %v", b.Sum, c.sum)
+	}
+	return c.problems
 }
 
 // at names a reading or a bucket.

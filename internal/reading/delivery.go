@@ -25,23 +25,30 @@ type Reason string
 
 // Reasons to refuse. They are counted in gudang_rejected_total.
 const (
-	InvalidJSON     Reason = "invalid_json"      // not JSON, truncated, or with something behind it
-	InvalidUTF8     Reason = "invalid_utf8"      // bytes that are no UTF-8 text
-	TooLarge        Reason = "too_large"         // payload over the size limit
-	TooDeep         Reason = "too_deep"          // JSON nested over the limit
-	DuplicateKey    Reason = "duplicate_key"     // a JSON object with one key twice
-	InvalidValue    Reason = "invalid_value"     // text, boolean or null where a number belongs
-	NotFinite       Reason = "not_finite"        // NaN or an infinity
-	OutOfRange      Reason = "out_of_range"      // not plausible for the metric
-	NoReading       Reason = "no_reading"        // nothing in it that could be a reading
-	NoSensor        Reason = "no_sensor"         // neither payload nor topic names a sensor
-	InvalidSensor   Reason = "invalid_sensor"    // sensor id too long or with control characters
-	InvalidMetric   Reason = "invalid_metric"    // no metric name can be made of it
-	TooManyReadings Reason = "too_many_readings" // more readings in one message than the limit
-	TooManySensors  Reason = "too_many_sensors"  // beyond MAX_SENSORS
-	ValueConflict   Reason = "conflict"          // another value is stored for this series and time
-	StoreRefused    Reason = "store_refused"     // the store will never take it
-	QueueFull       Reason = "queue_full"        // QoS 0 only: no room, and nobody to send it again
+	InvalidJSON        Reason = "invalid_json"        // not JSON, or truncated
+	TrailingData       Reason = "trailing_data"       // something behind the JSON
+	InvalidUTF8        Reason = "invalid_utf8"        // bytes that are no UTF-8 text
+	TooLarge           Reason = "too_large"           // payload over the size limit
+	TooDeep            Reason = "too_deep"            // JSON nested over the limit
+	DuplicateKey       Reason = "duplicate_key"       // a JSON object with one key twice
+	InvalidValue       Reason = "invalid_value"       // text, null or an unknown unit where a number belongs
+	Boolean            Reason = "boolean"             // true or false where a number belongs
+	DecimalComma       Reason = "decimal_comma"       // 26,4
+	ThousandsSeparator Reason = "thousands_separator" // 1,008.31
+	NumberSyntax       Reason = "number_syntax"       // 0x1p4, 1_000: a number to a compiler
+	ControlCharacter   Reason = "control_character"   // in a sensor id, or in the text of a value
+	NotFinite          Reason = "not_finite"          // NaN or an infinity
+	OutOfRange         Reason = "out_of_range"        // not plausible for the metric
+	NoReading          Reason = "no_reading"          // nothing in it that could be a reading
+	NoSensor           Reason = "no_sensor"           // neither payload nor topic names a sensor
+	IDTooLong          Reason = "id_too_long"         // a sensor id over the limit
+	InvalidSensor      Reason = "invalid_sensor"      // a sensor id that its format does not allow
+	InvalidMetric      Reason = "invalid_metric"      // no metric name can be made of it
+	TooManyReadings    Reason = "too_many_readings"   // more readings in one message than the limit
+	TooManySensors     Reason = "too_many_sensors"    // beyond MAX_SENSORS
+	ValueConflict      Reason = "conflict"            // another value is stored for this series and time
+	StoreRefused       Reason = "store_refused"       // the store will never take it
+	QueueFull          Reason = "queue_full"          // QoS 0 only: no room, and nobody to send it again
 )
 
 // Reasons to ignore. They are counted in gudang_ignored_total.
@@ -55,8 +62,9 @@ const (
 // RejectReasons and IgnoreReasons list every reason, for metrics and docs.
 var (
 	RejectReasons = []Reason{
-		InvalidJSON, InvalidUTF8, TooLarge, TooDeep, DuplicateKey, InvalidValue, NotFinite, OutOfRange, NoReading,
-		NoSensor, InvalidSensor, InvalidMetric, TooManyReadings, TooManySensors, ValueConflict, StoreRefused, QueueFull,
+		InvalidJSON, TrailingData, InvalidUTF8, TooLarge, TooDeep, DuplicateKey,
+		InvalidValue, Boolean, DecimalComma, ThousandsSeparator, NumberSyntax, ControlCharacter, NotFinite, OutOfRange,
+		NoReading, NoSensor, IDTooLong, InvalidSensor, InvalidMetric, TooManyReadings, TooManySensors, ValueConflict, StoreRefused, QueueFull,
 	}
 	IgnoreReasons = []Reason{Retained, EmptyPayload, StatusWord, NotSelected}
 )

@@ -39,6 +39,14 @@ type Sensor struct {
 	OutlierUntil int64
 }
 
+// Outlier says whether the sensor's newest reading lies in an outlier bucket, or
+// not far behind one: at the start of a span even the fastest has few readings.
+func (s *Sensor) Outlier() bool {
+	return s.OutlierUntil > 0 && s.LastSeen < s.OutlierUntil+outlierLinger
+}
+
+const outlierLinger = 60_000
+
 // MergeLatest merges two lists of points, newest first, into the newest n.
 // Where both have a time, the one in have stays.
 func MergeLatest(have, more []Point, n int) []Point {
@@ -65,8 +73,9 @@ func MergeLatest(have, more []Point, n int) []Point {
 const MaxMetrics = 256
 
 // Merge takes over what o, the same sensor seen elsewhere or later, knows.
-// keep is how many points a metric keeps. Beyond MaxMetrics the metrics that
-// were silent for longest are left out.
+// keep is how many points a metric keeps, if so many fit into the document (see
+// Points). Beyond MaxMetrics the metrics that were silent for longest are left
+// out.
 func (s *Sensor) Merge(o Sensor, keep int) {
 	if s.Metrics == nil {
 		s.Metrics = make(map[string][]Point, len(o.Metrics))
@@ -74,12 +83,15 @@ func (s *Sensor) Merge(o Sensor, keep int) {
 	if s.ID == "" {
 		s.ID, s.FirstSeen, s.LastSeen = o.ID, o.FirstSeen, o.LastSeen
 	}
-	s.FirstSeen = min(s.FirstSeen, o.FirstSeen)
-	s.LastSeen = max(s.LastSeen, o.LastSeen)
+	if len(o.Metrics) > 0 { // else it only says something of its buckets
+		s.FirstSeen = min(s.FirstSeen, o.FirstSeen)
+		s.LastSeen = max(s.LastSeen, o.LastSeen)
+	}
 	s.OutlierUntil = max(s.OutlierUntil, o.OutlierUntil)
 	for name, points := range o.Metrics {
 		s.Metrics[name] = MergeLatest(s.Metrics[name], points, keep)
 	}
+	defer s.cut(keep)
 	if len(s.Metrics) <= MaxMetrics {
 		return
 	}
@@ -142,14 +154,16 @@ func (q Query) Since() int64 {
 }
 
 // Page sorts readings that a store found, in whatever order, into the order of
-// the query and cuts them to its range and limit.
+// the query and cuts them to its range and limit. A reading that was found twice
+// is in it once: a bucket that is becoming an outlier has it in both places.
 func (q Query) Page(found []Reading) []Reading {
 	found = slices.DeleteFunc(found, func(r Reading) bool {
 		return r.Time < q.From || r.Time >= q.Until() || !q.After.Past(r.Time, r.Metric) || q.Metric != "" && r.Metric != q.Metric
 	})
-	slices.SortFunc(found, func(a, b Reading) int {
+	slices.SortStableFunc(found, func(a, b Reading) int {
 		return Key{a.Series, a.Time}.Compare(Key{b.Series, b.Time})
 	})
+	found = slices.CompactFunc(found, func(a, b Reading) bool { return a.Time == b.Time && a.Series == b.Series })
 	if q.Limit > 0 && len(found) > q.Limit {
 		found = found[:q.Limit]
 	}

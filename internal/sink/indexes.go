@@ -28,6 +28,13 @@ type setup struct {
 	mu    sync.Mutex
 	ready bool
 	tried time.Time
+	large string // the index of largeBuckets
+}
+
+func (s *setup) largeIndex() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.large
 }
 
 // again has the next write look after the indexes: a store that was away may
@@ -53,6 +60,9 @@ func (m *Mongo) prepare(ctx context.Context, db *mongo.Database) error {
 	}
 	m.setup.tried = time.Now()
 	err := ensureIndexes(ctx, db)
+	if err == nil {
+		m.setup.large, err = ensureLargeIndex(ctx, db, m.outlier)
+	}
 	if m.setup.ready = err == nil; !m.setup.ready {
 		m.log.Warn("cannot make the indexes of the store, reads will be slow", "error", m.client.Explain(err))
 	}
@@ -70,6 +80,12 @@ func ensureIndexes(ctx context.Context, db *mongo.Database) error {
 	})
 	if err != nil {
 		return fmt.Errorf("cannot make the index of %q: %w", mongodb.Buckets, err)
+	}
+	_, err = db.Collection(mongodb.Overflow).Indexes().CreateOne(ctx, mongo.IndexModel{
+		Keys: bson.D{{Key: "sensorId", Value: 1}, {Key: "metric", Value: 1}, {Key: "time", Value: 1}},
+	})
+	if err != nil {
+		return fmt.Errorf("cannot make the index of %q: %w", mongodb.Overflow, err)
 	}
 	err = db.CreateCollection(ctx, mongodb.Rejected,
 		options.CreateCollection().SetCapped(true).SetSizeInBytes(rejectedBytes).SetMaxDocuments(rejectedMost))

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// latestEvery is how long the sensors' documents may be behind the
-	// buckets. Each sensor costs one write in that time, whatever it sends.
+	// latestEvery is how often sensors' documents are written, coalesce.go says
+	// which.
 	latestEvery = 5 * time.Second
 	latestBatch = 1000
 )
@@ -23,10 +23,12 @@ type latest struct {
 	mu    sync.Mutex
 	dirty map[string]*reading.Sensor
 	known map[string]struct{} // sensors whose document exists
+
+	waiting map[string]gathered // of those in dirty
 }
 
 func newLatest(keep int) *latest {
-	return &latest{keep: keep, dirty: map[string]*reading.Sensor{}, known: map[string]struct{}{}}
+	return &latest{keep: keep, dirty: map[string]*reading.Sensor{}, known: map[string]struct{}{}, waiting: map[string]gathered{}}
 }
 
 // note takes over the newest points of buckets that are stored, and returns
@@ -43,11 +45,15 @@ func (l *latest) note(buckets []*reading.Bucket) (fresh []reading.Sensor) {
 		points := newestOf(b, max(l.keep, 1))
 		first, last := b.Start+int64(slices.Min(b.Offsets)), points[0].Time
 		if s == nil {
-			s = &reading.Sensor{ID: b.Sensor, FirstSeen: first, LastSeen: last, Metrics: make(map[string][]reading.Point, 2)}
+			s = &reading.Sensor{ID: b.Sensor}
 			l.dirty[b.Sensor] = s
+		}
+		if s.Metrics == nil {
+			s.FirstSeen, s.LastSeen, s.Metrics = first, last, make(map[string][]reading.Point, 2)
 		}
 		s.FirstSeen, s.LastSeen = min(s.FirstSeen, first), max(s.LastSeen, last)
 		s.Metrics[b.Metric] = reading.MergeLatest(s.Metrics[b.Metric], points, max(l.keep, 1))
+		l.gatherLocked(b)
 		if _, ok := l.known[b.Sensor]; !ok {
 			if names == nil {
 				names = map[string]bool{}
@@ -58,8 +64,21 @@ func (l *latest) note(buckets []*reading.Bucket) (fresh []reading.Sensor) {
 	for name := range names {
 		fresh = append(fresh, *l.dirty[name])
 		delete(l.dirty, name)
+		delete(l.waiting, name)
 	}
 	return fresh
+}
+
+// outlier notes that a bucket is one.
+func (l *latest) outlier(o Outlier) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.dirty[o.Sensor]
+	if s == nil {
+		s = &reading.Sensor{ID: o.Sensor, FirstSeen: o.Start, LastSeen: o.Start}
+		l.dirty[o.Sensor] = s
+	}
+	s.OutlierUntil = max(s.OutlierUntil, o.Until)
 }
 
 // introduced says that the documents of these sensors exist now.
@@ -78,8 +97,8 @@ func (l *latest) forget(id string) {
 	delete(l.known, id)
 }
 
-// take removes up to n sensors that have changed.
-func (l *latest) take(n int) []reading.Sensor {
+// take removes up to n sensors that have changed, all or those that are due.
+func (l *latest) take(n int, all bool) []reading.Sensor {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var out []reading.Sensor
@@ -87,8 +106,12 @@ func (l *latest) take(n int) []reading.Sensor {
 		if len(out) == n {
 			break
 		}
+		if !all && !l.dueLocked(id) {
+			continue
+		}
 		out = append(out, *s)
 		delete(l.dirty, id)
+		delete(l.waiting, id)
 	}
 	return out
 }
@@ -103,6 +126,7 @@ func (l *latest) giveBack(sensors []reading.Sensor) {
 		} else {
 			l.dirty[s.ID] = &s
 		}
+		l.waiting[s.ID] = gathered{readings: latestReadings} // it has waited
 	}
 }
 

@@ -8,6 +8,8 @@ type Registerer = prometheus.Registerer
 type metrics struct {
 	writes *prometheus.CounterVec
 	up     prometheus.Gauge
+
+	outliers prometheus.Counter
 }
 
 func newMetrics(reg Registerer) *metrics {
@@ -18,7 +20,11 @@ func newMetrics(reg Registerer) *metrics {
 		}, []string{"result"}),
 		up: prometheus.NewGauge(prometheus.GaugeOpts{Name: "gudang_store_up", Help: "1 while the store takes writes."}),
 	}
-	reg.MustRegister(m.writes, m.up)
+	m.outliers = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "gudang_outlier_buckets_total",
+		Help: "Buckets that went over OUTLIER_READINGS, whose readings are stored one by one since.",
+	})
+	reg.MustRegister(m.writes, m.up, m.outliers)
 	for _, r := range []string{"ok", "exists", "rejected", "failed"} {
 		m.writes.WithLabelValues(r)
 	}

@@ -33,9 +33,6 @@ const (
 	batchMost  = 1000
 	batchLeast = 100
 	batchBytes = 4 << 20
-	// writeMost is how many bytes the write of one bucket may take: what is
-	// larger than a document, the server refuses together with its batch.
-	writeMost = 15 << 20
 )
 
 // Mongo is the store in MongoDB.
@@ -46,6 +43,12 @@ type Mongo struct {
 	log     *slog.Logger
 	setup   setup
 	rollups setup // of their index
+	outlier int
+	span    reading.Span
+
+	// Of Sweep, which one goroutine calls.
+	settler settler
+	skip    [][16]byte // large buckets that are damaged
 }
 
 var _ Store = (*Mongo)(nil)
@@ -72,7 +75,10 @@ func OpenMongo(uri, database string, opts ...MongoOption) (*Mongo, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Mongo{client: client, writers: min(4, runtime.GOMAXPROCS(0)), batch: batchMost, log: slog.New(slog.DiscardHandler)}
+	m := &Mongo{
+		client: client, writers: min(4, runtime.GOMAXPROCS(0)), batch: batchMost, log: slog.New(slog.DiscardHandler),
+		outlier: DefaultOutlier, span: reading.Span(time.Minute.Milliseconds()), settler: settler{now: time.Now},
+	}
 	for _, opt := range opts {
 		opt(m)
 	}
@@ -114,7 +120,7 @@ func (m *Mongo) WriteBuckets(ctx context.Context, buckets []*reading.Bucket) Res
 	if err != nil {
 		return Result{Again: buckets, Err: err, Writes: Writes{Failed: len(buckets)}}
 	}
-	store := bucketsCollection{Database: db, majority: m.client.Majority(), probe: m.Ping}
+	store := m.collection(db)
 
 	results := make([]Result, len(batches))
 	var next atomic.Int64
@@ -147,6 +153,18 @@ func (m *Mongo) WriteBuckets(ctx context.Context, buckets []*reading.Bucket) Res
 		res.Err = fmt.Errorf("cannot write %d of %d buckets to MongoDB: %w", len(res.Again), len(buckets), m.client.Explain(res.Err))
 	}
 	return res
+}
+
+func (m *Mongo) collection(db *mongo.Database) bucketsCollection {
+	return bucketsCollection{Database: db, majority: m.client.Majority(), probe: m.Ping, outlier: m.outlier, span: m.span, inserts: insertsMost(m.batch)}
+}
+
+// insertsMost is how many documents one insert command takes.
+func insertsMost(batch int) int {
+	if batch < batchMost {
+		return batch // a server that cannot take many updates takes no more inserts
+	}
+	return 5000
 }
 
 // split cuts the buckets into batches: enough of them for each writer to have
@@ -190,6 +208,9 @@ func join(results []Result) Result {
 type bucketsCollection struct {
 	*mongo.Database
 	majority bool // writes wait for a majority
+	outlier  int
+	span     reading.Span
+	inserts  int // documents in one insert command
 	probe    func(context.Context) error
 }
 
@@ -205,18 +226,26 @@ func (c bucketsCollection) bulk(ctx context.Context, models []mongo.WriteModel) 
 // as safe as one that was written. With a majority to write to, what only
 // the primary has yet does not count.
 func (c bucketsCollection) read(ctx context.Context, ids bson.A, yield func(bson.Raw)) error {
-	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
-	defer cancel()
+	fields := bson.D{}
+	for _, name := range append([]string{"sensorId", "metric", "start", "offsets", "values", "isOutlier", "settles"}, summaryFields...) {
+		fields = append(fields, bson.E{Key: name, Value: 1})
+	}
+	return c.find(ctx, mongodb.Buckets, bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}}}, options.Find().SetProjection(fields), yield)
+}
+
+// truth is a collection as whoever decides by what is there reads it.
+func (c bucketsCollection) truth(name string) *mongo.Collection {
 	opts := options.Collection().SetReadPreference(readpref.Primary())
 	if c.majority {
 		opts.SetReadConcern(readconcern.Majority())
 	}
-	fields := bson.D{}
-	for _, name := range append([]string{"sensorId", "metric", "start", "offsets", "values", "isOutlier"}, summaryFields...) {
-		fields = append(fields, bson.E{Key: name, Value: 1})
-	}
-	cursor, err := c.Collection(mongodb.Buckets, opts).Find(ctx,
-		bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}}}, options.Find().SetProjection(fields))
+	return c.Collection(name, opts)
+}
+
+func (c bucketsCollection) find(ctx context.Context, collection string, filter any, opts *options.FindOptionsBuilder, yield func(bson.Raw)) error {
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	cursor, err := c.truth(collection).Find(ctx, filter, opts)
 	if err != nil {
 		return err
 	}
@@ -226,6 +255,8 @@ func (c bucketsCollection) read(ctx context.Context, ids bson.A, yield func(bson
 	}
 	return cursor.Err()
 }
+
+func (c bucketsCollection) limits() (int, reading.Span) { return c.outlier, c.span }
 
 // writable says whether the server takes a write that cannot be at fault.
 func (c bucketsCollection) writable(ctx context.Context) bool { return c.probe(ctx) == nil }

@@ -17,9 +17,8 @@ func compare(ctx context.Context, store bucketStore, items []*item) error {
 	ids := make(bson.A, len(items))
 	byID := make(map[[16]byte]*item, len(items))
 	for i, it := range items {
-		id := it.left.ID(it.left.Start)
-		byID[id] = it
-		ids[i] = bson.Binary{Subtype: bson.TypeBinaryUUID, Data: id[:]}
+		byID[it.id] = it
+		ids[i] = binaryID(it.id)
 	}
 	return store.read(ctx, ids, func(doc bson.Raw) {
 		_, data, ok := doc.Lookup("_id").BinaryOK()
@@ -58,6 +57,9 @@ func (it *item) compare(doc bson.Raw) {
 			found = append(found, reading.Refusal{Bucket: it.given, Offset: off, Verdict: reading.Conflict})
 		}
 	}
+	if state := stateOf(doc); state.outlier {
+		it.fate, it.settles = apart, state.settles
+	}
 	if (it.fate == unsure || it.maybe) && same == it.left.Count() {
 		it.fate = done // a write is whole or not at all: this was ours
 		return
@@ -89,9 +91,6 @@ func storedReadings(doc bson.Raw, key reading.Key) (map[int32]float64, string) {
 	if sensor != key.Sensor || metric != key.Metric || start != key.Start || !isDate {
 		return nil, fmt.Sprintf("the document under the bucket's _id is another's: sensorId %s, metric %s, start %s",
 			doc.Lookup("sensorId"), doc.Lookup("metric"), doc.Lookup("start"))
-	}
-	if outlier, _ := doc.Lookup("isOutlier").BooleanOK(); outlier {
-		return nil, "the bucket is an outlier, whose readings are elsewhere"
 	}
 	offsets, ok := elements(doc.Lookup("offsets"))
 	values, ok2 := elements(doc.Lookup("values"))

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 
@@ -28,10 +29,17 @@ type fakeServer struct {
 	whole   bool              // answers a permanent error as one of the whole command
 	refuses bool              // takes no write at all, not even the harmless one
 	n       int
+
+	most     int // readings in a bucket
+	overflow map[[16]byte]reading.Reading
+	marked   map[[16]byte]mark
 }
 
 func newFake() *fakeServer {
-	return &fakeServer{docs: map[[16]byte]bson.D{}, codes: map[string]int{}}
+	return &fakeServer{
+		docs: map[[16]byte]bson.D{}, codes: map[string]int{}, most: DefaultOutlier,
+		overflow: map[[16]byte]reading.Reading{}, marked: map[[16]byte]mark{},
+	}
 }
 
 func (f *fakeServer) writable(context.Context) bool { return !f.refuses }
@@ -93,7 +101,7 @@ func (f *fakeServer) apply(filter, update bson.Raw) (code int, upserted bool) {
 	key := reading.Key{Series: reading.Series{Sensor: sensor, Metric: filter.Lookup("metric").StringValue()}, Start: filter.Lookup("start").DateTime()}
 	doc, there := f.docs[id]
 	if there {
-		offsets := field(doc, "offsets").(bson.A)
+		offsets, _ := field(doc, "offsets").(bson.A)
 		taken, _ := filter.Lookup("offsets", "$nin").Array().Values()
 		for _, v := range taken {
 			if slices.Contains(offsets, any(v.Int32())) {
@@ -118,7 +126,10 @@ func (f *fakeServer) apply(filter, update bson.Raw) (code int, upserted bool) {
 		}
 		set(doc, name, array)
 	}
-	set(doc, "count", field(doc, "count").(int32)+update.Lookup("$inc", "count").Int32())
+	count(doc, totals{
+		count: int64(update.Lookup("$inc", "count").Int32()), sum: update.Lookup("$inc", "sum").Double(),
+		min: update.Lookup("$min", "min").Double(), max: update.Lookup("$max", "max").Double(),
+	})
 	f.docs[id] = doc
 	return 0, !there
 }
@@ -132,8 +143,20 @@ func emptyDoc(id [16]byte, key reading.Key) bson.D {
 		{Key: "offsets", Value: bson.A{}},
 		{Key: "values", Value: bson.A{}},
 		{Key: "count", Value: int32(0)},
+		{Key: "sum", Value: 0.0},
+		{Key: "min", Value: math.Inf(1)},
+		{Key: "max", Value: math.Inf(-1)},
 		{Key: "isOutlier", Value: false},
+		{Key: "settles", Value: int64(0)},
 	}
+}
+
+// count adds to the counters.
+func count(doc bson.D, t totals) {
+	set(doc, "count", field(doc, "count").(int32)+int32(t.count))
+	set(doc, "sum", field(doc, "sum").(float64)+t.sum)
+	set(doc, "min", min(field(doc, "min").(float64), t.min))
+	set(doc, "max", max(field(doc, "max").(float64), t.max))
 }
 
 func field(doc bson.D, name string) any {
@@ -149,8 +172,10 @@ func set(doc bson.D, name string, value any) {
 	for i := range doc {
 		if doc[i].Key == name {
 			doc[i].Value = value
+			return
 		}
 	}
+	panic("BUG: the document has no " + name)
 }
 
 func (f *fakeServer) read(_ context.Context, ids bson.A, yield func(bson.Raw)) error {
@@ -158,7 +183,7 @@ func (f *fakeServer) read(_ context.Context, ids bson.A, yield func(bson.Raw)) e
 	defer f.mu.Unlock()
 	for _, id := range ids {
 		if doc, ok := f.docs[[16]byte(id.(bson.Binary).Data)]; ok {
-			raw, err := bson.Marshal(doc)
+			raw, err := bson.Marshal(slices.DeleteFunc(slices.Clone(doc), func(e bson.E) bool { return e.Value == nil }))
 			if err != nil {
 				return err
 			}
@@ -177,6 +202,7 @@ func (f *fakeServer) put(key reading.Key, off int32, v float64) {
 	}
 	set(doc, "offsets", append(field(doc, "offsets").(bson.A), off))
 	set(doc, "values", append(field(doc, "values").(bson.A), v))
+	count(doc, totals{1, v, v, v})
 	f.docs[id] = doc
 }
 

@@ -66,10 +66,6 @@ func deleteFirst(ctx context.Context, c *mongo.Collection, before int64, old bso
 	return int(result.DeletedCount), found, nil
 }
 
-func binaryID(id [16]byte) bson.Binary {
-	return bson.Binary{Subtype: bson.TypeBinaryUUID, Data: id[:]}
-}
-
 // SilentSensors implements Retention.
 func (m *Mongo) SilentSensors(ctx context.Context, before int64, after string, limit int) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)

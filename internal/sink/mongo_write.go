@@ -14,8 +14,11 @@ import (
 
 // bucketStore is what writeBatch needs of a server.
 type bucketStore interface {
+	outlierStore
+	// outlier is how many readings a bucket holds at most, and until where the
+	// span of one ends.
+	limits() (outlier int, span reading.Span)
 	bulk(ctx context.Context, models []mongo.WriteModel) (*mongo.BulkWriteResult, error)
-	read(ctx context.Context, ids bson.A, yield func(bson.Raw)) error
 	writable(ctx context.Context) bool
 }
 
@@ -36,6 +39,7 @@ const (
 	unsure              // the server did not say
 	refused             // the server will never take it
 	settled             // nothing is left to be written
+	apart               // the bucket is an outlier: its readings are stored one by one
 )
 
 // item is a bucket on its way into the store.
@@ -46,6 +50,10 @@ type item struct {
 	fate    fate
 	maybe   bool // an earlier command may have written it
 	detail  string
+
+	id      [16]byte
+	outlier Outlier
+	settles int64 // of the outlier, when it was read
 }
 
 // writeBatch stores the buckets, which have different keys, or finds out why
@@ -57,18 +65,20 @@ func writeBatch(ctx context.Context, store bucketStore, batch []*reading.Bucket)
 	var res Result
 	items := make([]item, len(batch))
 	todo := make([]*item, 0, len(batch))
+	var large []*item // outliers by themselves
+	most, span := store.limits()
 	for i, b := range batch {
-		items[i] = item{given: b, left: b}
+		items[i] = item{given: b, left: b, id: b.ID(b.Start), outlier: Outlier{Key: b.Key(), Until: b.Start + int64(span)}}
 		switch {
+		case b.Count() > most:
+			large = append(large, &items[i])
 		case b.Count() == 0:
 			items[i].fate = settled // an upsert would create an empty bucket
-		case writeSize(b) > writeMost:
-			items[i].fate, items[i].detail = refused, "more readings than a document can hold"
-			res.Writes.Rejected++
 		default:
 			todo = append(todo, &items[i])
 		}
 	}
+	makeOutliers(ctx, store, large, &res)
 	for round := 0; len(todo) > 0; round++ {
 		if round == rounds {
 			res.Err = errors.Join(res.Err, errContested)
@@ -108,6 +118,9 @@ func writeBatch(ctx context.Context, store bucketStore, batch []*reading.Bucket)
 				res.Writes.Rejected++
 			}
 		}
+	}
+	if err := writeOutliers(ctx, store, items, &res); err != nil && res.Err == nil {
+		res.Err = err
 	}
 	for i := range items {
 		switch it := &items[i]; it.fate {
@@ -186,7 +199,7 @@ func models(items []*item) []mongo.WriteModel {
 	list := make([]mongo.WriteModel, len(items))
 	for i, it := range items {
 		from := len(buf)
-		buf = appendFilter(buf, it.left)
+		buf = appendFilter(buf, it.id, it.left)
 		mid := len(buf)
 		buf = appendUpdate(buf, it.left)
 		all[i].Filter, all[i].Update, all[i].Upsert = bson.Raw(buf[from:mid]), bson.Raw(buf[mid:]), &upsert

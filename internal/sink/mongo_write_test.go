@@ -125,7 +125,7 @@ func TestWriteBatchSortsWhatTheServerAnswers(t *testing.T) {
 		{"an outlier", func(f *fakeServer) {
 			there(f, "a", 1, 1)
 			set(f.docs[one("a").ID(0)], "isOutlier", true)
-		}, []*reading.Bucket{one("a", 2), one("b", 1)}, "refused a+2, ok 1 exists 1 rejected 1 failed 0", ""},
+		}, []*reading.Bucket{one("a", 2), one("b", 1)}, "ok 2 exists 1 rejected 0 failed 0", ""},
 		{"another's document under the id", func(f *fakeServer) {
 			there(f, "a", 1, 1)
 			set(f.docs[one("a").ID(0)], "sensorId", "someone else")
@@ -293,12 +293,17 @@ func TestSplitKeepsOrderAndBounds(t *testing.T) {
 	}
 }
 
-func TestTooLargeABucketIsRefusedAlone(t *testing.T) {
-	huge := &reading.Bucket{Series: reading.Series{Sensor: "huge", Metric: "x"}, Offsets: make([]int32, 600_000), Values: make([]float64, 600_000)}
+// However many readings a flush has for one bucket, no document gets them all.
+func TestAHugeBucketIsAnOutlierFromTheStart(t *testing.T) {
 	f := newFake()
+	huge := numbered(reading.Series{Sensor: "huge", Metric: "x"}, 0, 50_000)
 	res := writeBatch(t.Context(), f, []*reading.Bucket{huge, one("b", 1)})
-	if len(res.Refused) != 600_000 || res.Writes != (Writes{OK: 1, Rejected: 1}) {
-		t.Errorf("%d refused, %+v", len(res.Refused), res.Writes)
+	if have := told(res); have != "ok 2 exists 0 rejected 0 failed 0" || res.Migrated != 1 || len(res.Outliers) != 1 {
+		t.Errorf("%s, %d migrated, outliers %v", have, res.Migrated, res.Outliers)
+	}
+	doc := f.docs[huge.ID(0)]
+	if field(doc, "offsets") != nil || field(doc, "count") != int32(50_000) || len(f.overflow) != 50_000 {
+		t.Errorf("count %v, %d in overflow, offsets %v", field(doc, "count"), len(f.overflow), field(doc, "offsets"))
 	}
 }
 
@@ -334,7 +339,7 @@ func TestStoredReadingsToleratesWhatAShellDoes(t *testing.T) {
 }
 
 // benchServer takes everything.
-type benchServer struct{}
+type benchServer struct{ *fakeServer }
 
 func (benchServer) bulk(_ context.Context, models []mongo.WriteModel) (*mongo.BulkWriteResult, error) {
 	return &mongo.BulkWriteResult{UpsertedCount: int64(len(models))}, nil
@@ -351,7 +356,7 @@ func BenchmarkWriteBatch(b *testing.B) {
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				writeBatch(b.Context(), benchServer{}, batch)
+				writeBatch(b.Context(), benchServer{newFake()}, batch)
 			}
 		})
 	}

@@ -52,6 +52,9 @@ const (
 	// is, and askTimeout how long it may take to answer.
 	pingEvery  = 2 * time.Second
 	askTimeout = 10 * time.Second
+	// sweepEvery is how often buckets that have become outliers are looked for.
+	sweepEvery = 2 * time.Second
+	sweepLog   = time.Minute
 )
 
 // Write stores the buckets and returns when each of their readings is
@@ -67,6 +70,7 @@ func (s *Sink) Write(ctx context.Context, buckets []*reading.Bucket) ([]reading.
 	for attempt := 1; ; attempt++ {
 		res := s.store.WriteBuckets(ctx, left)
 		s.metrics.wrote(res.Writes)
+		s.outliers(res.Outliers, res.Migrated)
 		for _, r := range res.Refused {
 			if r.Verdict == reading.Duplicate && unsure[r.Bucket] {
 				continue // what is there is what an earlier attempt wrote: stored
@@ -206,19 +210,20 @@ func (s *Sink) Run(ctx, last context.Context) error {
 	var asking sync.WaitGroup
 	defer asking.Wait()
 	asking.Go(func() { s.ask(ctx) })
+	asking.Go(func() { s.sweep(ctx) })
 	pause := latestEvery
 	for {
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
-			err := s.mergeLatest(last)
+			err := s.mergeLatest(last, true)
 			if err != nil {
 				s.log.Warn("cannot store the newest readings of the sensors, they are stored in the buckets", "error", err)
 			}
 			return nil
 		}
 		begun := time.Now()
-		if err := s.mergeLatest(ctx); err != nil && ctx.Err() == nil {
+		if err := s.mergeLatest(ctx, s.latest.few()); err != nil && ctx.Err() == nil {
 			s.log.Warn("cannot store the newest readings of the sensors, trying again", "error", err)
 		}
 		// The copy must never cost a large part of what the truth costs.
@@ -226,9 +231,9 @@ func (s *Sink) Run(ctx, last context.Context) error {
 	}
 }
 
-func (s *Sink) mergeLatest(ctx context.Context) error {
+func (s *Sink) mergeLatest(ctx context.Context, all bool) error {
 	for {
-		sensors := s.latest.take(latestBatch)
+		sensors := s.latest.take(latestBatch, all)
 		if len(sensors) == 0 {
 			return nil
 		}
@@ -236,6 +241,41 @@ func (s *Sink) mergeLatest(ctx context.Context) error {
 			s.latest.giveBack(sensors)
 			return err
 		}
+	}
+}
+
+// outliers notes which buckets are outliers, for the documents of their sensors.
+func (s *Sink) outliers(list []Outlier, migrated int) {
+	s.metrics.outliers.Add(float64(migrated))
+	for _, o := range list {
+		s.latest.outlier(o)
+	}
+}
+
+// sweep looks after the outliers from time to time.
+func (s *Sink) sweep(ctx context.Context) {
+	pause := sweepEvery
+	var logged time.Time
+	for {
+		select {
+		case <-time.After(pause/2 + rand.N(pause)):
+		case <-ctx.Done():
+			return
+		}
+		if s.Ready(ctx) != nil {
+			continue
+		}
+		begun := time.Now()
+		swept, err := s.store.Sweep(ctx)
+		s.outliers(swept.Outliers, swept.Migrated)
+		if swept.Migrated+swept.Settled > 0 {
+			s.log.Debug("looked after outlier buckets", "migrated", swept.Migrated, "settled", swept.Settled)
+		}
+		if err != nil && ctx.Err() == nil && time.Since(logged) > sweepLog {
+			logged = time.Now()
+			s.log.Warn("cannot look after the outlier buckets, trying again", "error", err)
+		}
+		pause = max(sweepEvery, 10*time.Since(begun))
 	}
 }
 

@@ -56,6 +56,8 @@ func (s *script) Reject(_ context.Context, rejected []Rejected) error {
 	return nil
 }
 
+func (s *script) Sweep(context.Context) (Swept, error) { return Swept{}, nil }
+
 func (s *script) Ping(context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -28,11 +28,12 @@ const sqliteName = "gudang.db"
 // own, so that a fault in it cannot reach ours. Do not link both: two SQLites
 // in one process do not see each other's locks on a file.
 type SQLite struct {
-	path   string
-	span   reading.Span
-	beside bool
-	lock   *dirLock    // nil: beside a service
-	file   os.FileInfo // the file as it was opened, to notice that it is gone
+	path    string
+	span    reading.Span
+	outlier int // readings above which a bucket is one
+	beside  bool
+	lock    *dirLock    // nil: beside a service
+	file    os.FileInfo // the file as it was opened, to notice that it is gone
 
 	// turn holds the one connection: whoever takes it has it alone. It is a
 	// channel and no mutex so that waiting for it can end with a context.
@@ -58,11 +59,15 @@ type SQLiteOption func(*SQLite)
 // Without it a directory belongs to one service.
 func SQLiteBeside() SQLiteOption { return func(s *SQLite) { s.beside = true } }
 
+// SQLiteOutlier sets how many readings a bucket holds at most before it becomes
+// an outlier.
+func SQLiteOutlier(n int) SQLiteOption { return func(s *SQLite) { s.outlier = n } }
+
 // OpenSQLite opens the embedded store in dir for writing and creates what is
 // not there yet. The span is recorded, so that whoever reads knows how long a
 // stored bucket may be.
 func OpenSQLite(dir string, span reading.Span, opts ...SQLiteOption) (*SQLite, error) {
-	s := &SQLite{span: span}
+	s := &SQLite{span: span, outlier: DefaultOutlier}
 	for _, opt := range opts {
 		opt(s)
 	}
@@ -106,6 +111,9 @@ func (s *SQLite) open(dir string) (err error) {
 		}
 	}()
 	if err := c.prepareFile(s.span); err != nil {
+		return err
+	}
+	if err := s.prepareSweep(c); err != nil {
 		return err
 	}
 	if s.file, err = os.Stat(s.path); err != nil {

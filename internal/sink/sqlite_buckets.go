@@ -12,18 +12,10 @@ import (
 )
 
 const (
-	selectBucket = `SELECT rowid, count, sum, min, max, isOutlier, offsets, "values" FROM buckets WHERE sensorId = ? AND metric = ? AND start = ?`
+	selectBucket = `SELECT rowid, count, sum, min, max, isOutlier, offsets, "values", until FROM buckets WHERE sensorId = ? AND metric = ? AND start = ?`
 	insertBucket = `INSERT INTO buckets (sensorId, metric, start, count, sum, min, max, offsets, "values") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`
 	updateBucket = `UPDATE buckets SET count = ?, sum = ?, min = ?, max = ?, offsets = ?, "values" = ? WHERE rowid = ?`
 )
-
-// maxReadings is where a bucket is full. Every write to it writes it whole, so
-// it must end somewhere, and it does about where MongoDB's limit of 16 MB for
-// a document ends it. It is also what fits in the memory that a connection has
-// on a 32-bit machine.
-const maxReadings = 500_000
-
-var errFull = fmt.Errorf("the bucket is full: it would hold more than %d readings", maxReadings)
 
 // WriteBuckets implements Store: all buckets in one transaction.
 //
@@ -38,8 +30,9 @@ func (s *SQLite) WriteBuckets(ctx context.Context, buckets []*reading.Bucket) Re
 	slices.SortFunc(buckets, func(a, b *reading.Bucket) int { return a.Key().Compare(b.Key()) })
 	var res Result
 	err := s.inTransaction(ctx, func(c *sqliteConn) error {
+		res = Result{}
 		for _, b := range buckets {
-			if err := c.writeBucket(b, &res); err != nil {
+			if err := s.writeBucket(c, b, &res); err != nil {
 				return err
 			}
 		}
@@ -57,7 +50,7 @@ func (s *SQLite) WriteBuckets(ctx context.Context, buckets []*reading.Bucket) Re
 
 // writeBucket stores one bucket. An error is one of the store, and ends the
 // transaction; what is wrong with this bucket alone goes into res.
-func (c *sqliteConn) writeBucket(b *reading.Bucket, res *Result) error {
+func (s *SQLite) writeBucket(c *sqliteConn, b *reading.Bucket, res *Result) error {
 	have, found, err := c.readBucket(b.Key())
 	var damage *damagedError
 	switch {
@@ -66,6 +59,12 @@ func (c *sqliteConn) writeBucket(b *reading.Bucket, res *Result) error {
 		return nil
 	case err != nil:
 		return err
+	}
+	if b.Count() == 0 {
+		return nil
+	}
+	if have != nil && have.outlier {
+		return s.writeOutlier(c, have, b, b, res)
 	}
 	fresh := b
 	if found && have.Count() > 0 {
@@ -81,13 +80,18 @@ func (c *sqliteConn) writeBucket(b *reading.Bucket, res *Result) error {
 	if found {
 		total += have.Count()
 	}
-	if total > maxReadings {
-		refuseAll(b, fresh.Offsets, errFull, res)
-		return nil
-	}
-	if found {
+	switch {
+	case total > s.outlier:
+		if !found {
+			have = &storedBucket{Bucket: reading.BucketOf(b.Key(), nil, nil)}
+		}
+		if err := s.makeOutlier(c, have, res); err != nil {
+			return err
+		}
+		return s.writeOutlier(c, have, b, fresh, res)
+	case found:
 		err = c.extendBucket(have, fresh)
-	} else {
+	default:
 		err = c.insertBucket(fresh)
 	}
 	if ofTheRow(err) {
@@ -103,7 +107,9 @@ func (c *sqliteConn) writeBucket(b *reading.Bucket, res *Result) error {
 // storedBucket is a bucket as it is read to be extended.
 type storedBucket struct {
 	*reading.Bucket
-	rowid int64
+	rowid   int64 // 0: not stored yet
+	outlier bool
+	count   int64 // of an outlier, whose readings are elsewhere
 }
 
 // without is b without the readings that the stored bucket has a time of,
@@ -155,17 +161,24 @@ func (c *sqliteConn) readBucket(k reading.Key) (*storedBucket, bool, error) {
 }
 
 func (c *sqliteConn) decodeBucket(st *sqlite3.Stmt, k reading.Key) (*storedBucket, error) {
+	outlier := st.ColumnBool(5)
+	array := sqlite3.TEXT
+	if outlier && st.ColumnType(6) == sqlite3.NULL {
+		array = sqlite3.NULL
+	}
 	for col, want := range [...]sqlite3.Datatype{
-		0: sqlite3.INTEGER, 1: sqlite3.INTEGER, 2: sqlite3.FLOAT, 3: sqlite3.FLOAT, 4: sqlite3.FLOAT,
-		5: sqlite3.NULL, 6: sqlite3.TEXT, 7: sqlite3.TEXT,
+		0: sqlite3.INTEGER, 1: sqlite3.INTEGER, 2: sqlite3.FLOAT, 3: sqlite3.FLOAT, 4: sqlite3.FLOAT, 6: array, 7: array,
 	} {
-		if have := st.ColumnType(col); have != want {
+		if have := st.ColumnType(col); have != want && col != 5 {
 			return nil, &damagedError{fmt.Sprintf("%s is %v, not %v", st.ColumnName(col), have, want)}
 		}
 	}
 	var err error
 	for i := range c.text {
-		c.text[i] = append(c.text[i][:0], st.ColumnRawText(6+i)...)
+		c.text[i] = append(c.text[i][:0], "[]"...)
+		if array == sqlite3.TEXT {
+			c.text[i] = append(c.text[i][:0], st.ColumnRawText(6+i)...)
+		}
 	}
 	if c.offsets, err = parseOffsetsJSON(c.offsets[:0], c.text[0]); err != nil {
 		return nil, &damagedError{"offsets: " + err.Error()}
@@ -173,12 +186,13 @@ func (c *sqliteConn) decodeBucket(st *sqlite3.Stmt, k reading.Key) (*storedBucke
 	if c.values, err = parseValuesJSON(c.values[:0], c.text[1]); err != nil {
 		return nil, &damagedError{"values: " + err.Error()}
 	}
-	if n := len(c.offsets); n != len(c.values) || int64(n) != st.ColumnInt64(1) {
-		return nil, &damagedError{fmt.Sprintf("%d offsets, %d values, count %d", n, len(c.values), st.ColumnInt64(1))}
+	count := st.ColumnInt64(1)
+	if n := len(c.offsets); n != len(c.values) || !outlier && int64(n) != count {
+		return nil, &damagedError{fmt.Sprintf("%d offsets, %d values, count %d", n, len(c.values), count)}
 	}
 	b := reading.BucketOf(k, c.offsets, c.values)
 	b.Sum, b.Min, b.Max = st.ColumnFloat(2), st.ColumnFloat(3), st.ColumnFloat(4)
-	return &storedBucket{b, st.ColumnInt64(0)}, nil
+	return &storedBucket{Bucket: b, rowid: st.ColumnInt64(0), outlier: outlier, count: count}, nil
 }
 
 func (c *sqliteConn) insertBucket(b *reading.Bucket) error {

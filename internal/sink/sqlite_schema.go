@@ -84,6 +84,7 @@ CREATE TABLE stale (
 	writes   INTEGER NOT NULL,
 	PRIMARY KEY (sensorId, metric, span, start)
 ) WITHOUT ROWID;
+ALTER TABLE buckets ADD COLUMN until INTEGER;
 ALTER TABLE sensors ADD COLUMN outlierUntil INTEGER;
 `}
 

@@ -18,9 +18,9 @@ import (
 
 const minute = reading.Span(60_000)
 
-func openTestSQLite(t testing.TB, dir string) *SQLite {
+func openTestSQLite(t testing.TB, dir string, opts ...SQLiteOption) *SQLite {
 	t.Helper()
-	s, err := OpenSQLite(dir, minute)
+	s, err := OpenSQLite(dir, minute, opts...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +205,6 @@ func TestSQLiteDamagedRowsCostOnlyThemselves(t *testing.T) {
 		"a blob of values":     `"values" = x'5b5d'`,
 		"fewer values":         `"values" = '[0.0]'`,
 		"another count":        `count = 3`,
-		"an outlier's flag":    `isOutlier = 1`,
 		"an object of values":  `"values" = '{"a":1}'`,
 		"values nested deeply": `"values" = '[[0.0,1.0]]'`,
 	} {
@@ -320,57 +319,6 @@ func TestSQLiteFailedFlushes(t *testing.T) {
 	}
 }
 
-func TestSQLiteGrowsABucketFar(t *testing.T) {
-	dir := t.TempDir()
-	s := openTestSQLite(t, dir)
-	for part := range 7 { // the last begins with a reading of the one before
-		res := s.WriteBuckets(t.Context(), []*reading.Bucket{testBucket("fast", part*5000-part/6, 5000)})
-		if res.Err != nil || len(res.Refused) != part/6 {
-			t.Fatalf("part %d: error %v, %d refused", part, res.Err, len(res.Refused))
-		}
-	}
-	if have := answer(t, other(t, dir), `SELECT count, max, json_array_length(offsets), json_array_length("values") FROM buckets`); have != "34999 34998.0 34999 34999" {
-		t.Errorf("stored %s", have)
-	}
-}
-
-func TestSQLiteBucketsHaveAnEnd(t *testing.T) {
-	dir := t.TempDir()
-	s := openTestSQLite(t, dir)
-	offsets, values := make([]int32, maxReadings-1), make([]float64, maxReadings-1)
-	for i := range offsets {
-		offsets[i], values[i] = int32(i), 0.5
-	}
-	full := reading.BucketOf(reading.Key{Series: reading.Series{Sensor: "fast", Metric: "temperature"}}, offsets, values)
-	if res := s.WriteBuckets(t.Context(), []*reading.Bucket{full}); res.Err != nil || len(res.Refused) > 0 {
-		t.Fatalf("error %v, %d refused", res.Err, len(res.Refused))
-	}
-	for _, c := range []struct {
-		name           string
-		first, count   int
-		refused        int
-		writes         Writes
-		reason, stored string
-	}{
-		{"more than there is room for", maxReadings - 1, 2, 2, Writes{Rejected: 1}, "store_refused", "499999"},
-		{"what there is room for", maxReadings - 1, 1, 0, Writes{OK: 1}, "", "500000"},
-		{"one that is there", 3, 1, 1, Writes{Exists: 1}, "", "500000"},
-		{"one too many", maxReadings, 1, 1, Writes{Rejected: 1}, "store_refused", "500000"},
-	} {
-		b := testBucket("fast", c.first, c.count)
-		for i := range b.Values {
-			b.Values[i] = 0.5
-		}
-		res := s.WriteBuckets(t.Context(), []*reading.Bucket{b})
-		if res.Err != nil || len(res.Refused) != c.refused || res.Writes != c.writes || c.refused > 0 && string(res.Refused[0].Reason) != c.reason {
-			t.Errorf("%s: %+v", c.name, res)
-		}
-		if have := answer(t, other(t, dir), "SELECT count FROM buckets"); have != c.stored {
-			t.Errorf("%s: count is %s, want %s", c.name, have, c.stored)
-		}
-	}
-}
-
 func TestSQLiteRejectIsBounded(t *testing.T) {
 	dir := t.TempDir()
 	s := openTestSQLite(t, dir)
@@ -405,7 +353,7 @@ func TestSQLiteSensorDocument(t *testing.T) {
 		t.Fatal(err)
 	}
 	db := other(t, dir)
-	const read = "SELECT * FROM sensors"
+	const read = "SELECT _id, firstSeen, lastSeen, metrics FROM sensors"
 	want := `S-01 10 30 {"temperature":{"time":30,"value":21.0,"latest":[{"time":30,"value":21.0},{"time":20,"value":20.5}]}}`
 	if have := answer(t, db, read); have != want {
 		t.Errorf("have %s\nwant %s", have, want)

@@ -21,6 +21,9 @@ type Store interface {
 	// Reject records readings that will never be stored. What is kept of
 	// them is bounded.
 	Reject(ctx context.Context, rejected []Rejected) error
+	// Sweep makes outliers of buckets that are above the threshold without
+	// being one, and settles the counters of outliers that a crash left behind.
+	Sweep(ctx context.Context) (Swept, error)
 	// Ping says whether the store can be written to, and if not, why.
 	Ping(ctx context.Context) error
 	Close() error
@@ -39,9 +42,30 @@ type Result struct {
 	// written now; Err says why. Writing them again is safe.
 	Again []*reading.Bucket
 	Err   error
+	// Outliers are the buckets among them that are outliers now, of which
+	// Migrated became so by this write.
+	Outliers []Outlier
+	Migrated int
 	// Writes counts the write operations by what they ended as.
 	Writes Writes
 }
+
+// Outlier is a bucket whose readings are stored one by one.
+type Outlier struct {
+	reading.Key
+	Until int64 // where its span ends
+}
+
+// Swept is what a Sweep did.
+type Swept struct {
+	Outliers []Outlier // what became one
+	Migrated int
+	Settled  int // outliers whose counters were put right
+}
+
+// DefaultOutlier is how many readings a bucket holds at most, if nothing else
+// is said.
+const DefaultOutlier = 1000
 
 // Writes counts write operations: one for each bucket each time it is sent.
 type Writes struct {

@@ -16,9 +16,8 @@ import (
 // appendFilter appends the document that matches the bucket if it has none of
 // the new readings and is no outlier. The fields that are compared for
 // equality are those that an upsert creates the bucket with.
-func appendFilter(dst []byte, b *reading.Bucket) []byte {
+func appendFilter(dst []byte, id [16]byte, b *reading.Bucket) []byte {
 	dst, doc := begin(dst)
-	id := b.ID(b.Start)
 	dst = appendUUID(dst, "_id", id)
 	dst = appendString(dst, "sensorId", b.Sensor)
 	dst = appendString(dst, "metric", b.Metric)

@@ -45,7 +45,7 @@ func checkWrite(t *testing.T, b *reading.Bucket) {
 		have []byte
 		want bson.D
 	}{
-		{"filter", appendFilter(bytes.Clone(prefix), b), wantFilter(b)},
+		{"filter", appendFilter(bytes.Clone(prefix), b.ID(b.Start), b), wantFilter(b)},
 		{"update", appendUpdate(bytes.Clone(prefix), b), wantUpdate(b)},
 	} {
 		want, err := bson.Marshal(c.want)
@@ -57,7 +57,7 @@ func checkWrite(t *testing.T, b *reading.Bucket) {
 			t.Errorf("%s of %v:\nhave %s\nwant %s", c.name, b.Key(), bson.Raw(have), bson.Raw(want))
 		}
 	}
-	if size := len(appendUpdate(appendFilter(nil, b), b)); size > writeSize(b) || size < writeSize(b)/2 && b.Count() > 20 {
+	if size := len(appendUpdate(appendFilter(nil, b.ID(b.Start), b), b)); size > writeSize(b) || size < writeSize(b)/2 && b.Count() > 20 {
 		t.Errorf("%d readings take %d bytes, reckoned with %d", b.Count(), size, writeSize(b))
 	}
 }
@@ -104,7 +104,7 @@ func BenchmarkBuildWrite(b *testing.B) {
 			buf := make([]byte, 0, writeSize(bucket))
 			b.ReportAllocs()
 			for b.Loop() {
-				buf = appendUpdate(appendFilter(buf[:0], bucket), bucket)
+				buf = appendUpdate(appendFilter(buf[:0], bucket.ID(bucket.Start), bucket), bucket)
 			}
 			b.SetBytes(int64(len(buf)))
 		})

@@ -154,6 +154,9 @@ func appendSensor(b []byte, s *reading.Sensor) []byte {
 	b = appendString(append(b, `{"sensorId":`...), s.ID)
 	b = appendTime(append(b, `,"firstSeen":`...), s.FirstSeen)
 	b = appendTime(append(b, `,"lastSeen":`...), s.LastSeen)
+	if s.Outlier() {
+		b = append(b, `,"outlier":true`...)
+	}
 	b = append(b, `,"metrics":{`...)
 	for i, name := range slices.Sorted(maps.Keys(s.Metrics)) {
 		if i > 0 {

@@ -75,6 +75,15 @@ func TestTimesOutsideTheCalendarAreNull(t *testing.T) {
 	}
 }
 
+func TestASensorSaysThatItIsAnOutlier(t *testing.T) {
+	for until, want := range map[int64]bool{0: false, 5_000: false, 10_000: false, 40_000: true, 120_000: true} {
+		s := reading.Sensor{ID: "a", LastSeen: 70_000, OutlierUntil: until}
+		if have := strings.Contains(string(appendSensor(nil, &s)), `"outlier":true`); have != want {
+			t.Errorf("outliers until %d, last seen %d: %v, want %v", until, s.LastSeen, have, want)
+		}
+	}
+}
+
 func TestSensorWithoutLatestReadings(t *testing.T) {
 	got := string(appendSensor(nil, &reading.Sensor{ID: "a", Metrics: map[string][]reading.Point{"m": nil, "b": {}}}))
 	want := `{"sensorId":"a","firstSeen":"1970-01-01T00:00:00.000Z","lastSeen":"1970-01-01T00:00:00.000Z","metrics":` +

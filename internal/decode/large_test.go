@@ -5,37 +5,6 @@ import (
 	"testing"
 )
 
-// FuzzExchange feeds the formats that devices of many makers share, all of
-// them the same payload.
-func FuzzExchange(f *testing.F) {
-	for _, cases := range [][]decodeCase{senMLCases, influxCases, ruuviCases, ttnCases, chirpstackCases} {
-		for _, c := range cases {
-			f.Add([]byte(c.payload), len(c.name)%2 == 0)
-		}
-	}
-	formats := []string{"senml", "influx", "ruuvi", "ttn", "chirpstack"}
-	var entries []string
-	for _, name := range formats {
-		entries = append(entries, name+"/x/{sensor}="+name, name+"/#="+name)
-	}
-	d := newDecoder(f, entries...)
-	var out Result
-	f.Fuzz(func(t *testing.T, payload []byte, retained bool) {
-		before := string(payload)
-		for _, name := range formats {
-			for _, topic := range []string{name + "/x/s1", name + "/y"} {
-				m := Message{Topic: topic, Payload: payload, Retained: retained, Received: received.UnixMilli()}
-				d.Decode(m, &out)
-				checkResult(t, m, &out)
-				checkFresh(t, d, m, &out, len(payload))
-			}
-		}
-		if string(payload) != before {
-			t.Fatal("the payload was changed")
-		}
-	})
-}
-
 func TestLargeMessagesAllocateLittle(t *testing.T) {
 	for name, payload := range map[string]string{
 		"senml":      `[{"bn":"a/","bt":1796547900}` + strings.Repeat(`,{"n":"t","v":1}`, 15000) + "]",
