@@ -51,6 +51,7 @@ var upkeepCases = []struct {
 	{name: "retention deletes exactly what is older", test: testRetentionExact},
 	{name: "retention goes on after a crash at any step", test: testRetentionCrash},
 	{name: "roll-ups outlive their buckets", test: testRollupsOutliveBuckets},
+	{name: "outliers are rolled up and deleted like others", test: testUpkeepOutlier},
 	{name: "who deletes is told", test: testWhoDeletes},
 	{name: "a sensor goes when nothing of it is left", test: testRetentionSensors},
 }
