@@ -64,6 +64,7 @@ type config struct {
 	Retention       time.Duration `env:"RETENTION" envDefault:"0"`
 	RawRetention    time.Duration `env:"RAW_RETENTION" envDefault:"0"`
 	Rollups         string        `env:"ROLLUPS"`
+	RollupRetention time.Duration `env:"ROLLUP_RETENTION" envDefault:"0"`
 	MaxSensors      int           `env:"MAX_SENSORS" envDefault:"100000"`
 	MetricRanges    string        `env:"METRIC_RANGES"`
 	ClockAhead      time.Duration `env:"CLOCK_AHEAD" envDefault:"1m"`
@@ -74,6 +75,7 @@ type config struct {
 
 	// Made of the above.
 	span   reading.Span
+	rolled []reading.Span
 	zone   *time.Location
 	ranges map[string][2]float64
 	urls   []*url.URL
@@ -161,7 +163,7 @@ func unknownSettings(environ []string) (names []string) {
 		known[name], plain[bare(name)] = true, true
 		known[name+"_FILE"] = secret
 	})
-	groups := []string{"MQTT", "MONGODB", "MONGO", "EMBEDDED", "BUCKET", "READING", "FLUSH", "LATEST", "OUTLIER", "METRIC", "CLOCK", "JOURNAL", "RAW"}
+	groups := []string{"MQTT", "MONGODB", "MONGO", "EMBEDDED", "BUCKET", "READING", "FLUSH", "LATEST", "OUTLIER", "METRIC", "CLOCK", "JOURNAL", "RAW", "ROLLUP"}
 	alone := []string{"RAW", "ROLLUPS", "RETENTION", "BUCKETS", "HTTP_PORT", "HTTP_TOKEN", "HTTP_USERNAME", "HTTP_PASSWORD", "HTTP_CERT_FILE", "HTTP_KEY_FILE"}
 	for name := range env.ToMap(environ) {
 		group, _, compound := strings.Cut(name, "_")
@@ -202,6 +204,9 @@ func (c *config) check() (err error) {
 	}
 	if c.span, err = reading.NewSpan(c.BucketSpan); err != nil {
 		return fail("BUCKET_SPAN", c.BucketSpan, "must be from 1s to 24h and divide a day")
+	}
+	if err := c.checkKept(); err != nil {
+		return err
 	}
 	if c.zone, err = time.LoadLocation(c.Timezone); err != nil || c.Timezone == "Local" {
 		return fail("TIMEZONE", c.Timezone, "must be a time zone's name, such as Asia/Jakarta")
@@ -256,10 +261,6 @@ func (c *config) check() (err error) {
 		return fail("ROLLUPS", c.Rollups, "are made of our buckets, which BUCKETS=timeseries does without")
 	case c.OutlierReadings < 10 || c.OutlierReadings > 100_000:
 		return fail("OUTLIER_READINGS", c.OutlierReadings, "must be from 10 to 100000")
-	case c.Retention != 0 && c.Retention < c.BucketSpan:
-		return fail("RETENTION", c.Retention, "must be 0, to keep everything, or at least BUCKET_SPAN (%v)", c.BucketSpan)
-	case c.RawRetention != 0 && c.RawRetention < c.BucketSpan:
-		return fail("RAW_RETENTION", c.RawRetention, "must be 0, to keep everything, or at least BUCKET_SPAN (%v)", c.BucketSpan)
 	case c.MaxSensors < 1:
 		return fail("MAX_SENSORS", c.MaxSensors, "must be at least 1")
 	case c.ClockAhead < 0:

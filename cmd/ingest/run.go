@@ -45,6 +45,7 @@ type service struct {
 	sink     *sink.Sink
 	write    sink.Store
 	read     query.Store
+	upkeep   []task
 	web      *web.Server
 	refresh  *upkeep.Refresh // nil: the store keeps no buckets of ours
 }
@@ -122,13 +123,14 @@ func newService(ctx context.Context, c *config, log *slog.Logger) (_ *service, e
 		intake = s.journal
 		health = append(health, web.Check{Name: "journal", Ready: s.journal.Check})
 	}
-	s.sink = sink.New(sink.Config{Latest: c.LatestReadings, Log: log}, s.write, reg)
+	s.sink = sink.New(sink.Config{Latest: c.LatestReadings, Rollups: c.rolled, Log: log}, s.write, reg)
 	s.bucketer = bucketer.New(bucketer.Config{
 		Span: c.span, ReadingInterval: c.ReadingInterval, FlushInterval: c.FlushInterval, FlushReadings: c.FlushReadings,
 	}, intake, s.sink, s.sensors, reg)
+	s.upkeep = s.upkeepTasks(reg)
 	s.refresh = s.openRefresh(reg)
 	s.web = web.New(web.Config{
-		Reader: s.read, Gatherer: reg, Registerer: reg, Log: log, Version: version,
+		Reader: s.read, Span: c.span, Rollups: c.rolled, Gatherer: reg, Registerer: reg, Log: log, Version: version,
 		Health: append(health, web.Check{Name: "store", Ready: s.sink.Ready}),
 	})
 	if err := s.web.Listen(c.HTTPAddr); err != nil {
@@ -313,6 +315,9 @@ func (s *service) run(stop context.Context) error {
 		defer servedAll()
 		return early(flushed, "sink", s.sink.Run(flushed, ctx))
 	})
+	for _, task := range s.upkeep {
+		group.Go(func() error { return early(stop, "upkeep", task.Run(stop)) })
+	}
 	group.Go(func() error { return early(served, "web server", s.web.Run(served)) })
 	if s.refresh != nil {
 		group.Go(func() error { return early(flushed, "refresh", s.refresh.Run(flushed)) })

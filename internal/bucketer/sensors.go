@@ -37,6 +37,13 @@ func (s *Sensors) Admit(id string) bool {
 	return true
 }
 
+// Forget makes room for another sensor: this one is not in the store any more.
+func (s *Sensors) Forget(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.known, id)
+}
+
 // Len is how many are known.
 func (s *Sensors) Len() int {
 	s.mu.Lock()

@@ -27,7 +27,11 @@ const (
 	Raw      = "raw"
 	Rollups  = "rollups"
 	Stale    = "stale" // roll-ups that late readings have outdated
+	Meta     = "meta"  // how far the roll-ups are
 )
+
+// TTLIndex is the name of each index by which the server deletes what is old.
+const TTLIndex = "gudang-retention"
 
 const (
 	// selectionTimeout is how long an operation waits for a server that is

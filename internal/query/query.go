@@ -30,6 +30,9 @@ type Store interface {
 	Examiner
 	Ping(ctx context.Context) error
 	Close() error
+
+	Rollups
+	Expiry
 }
 
 // Stored is a bucket as it is stored, right or wrong.

@@ -5,7 +5,6 @@ package reading
 import (
 	"cmp"
 	"crypto/sha256"
-	"encoding/binary"
 	"strings"
 )
 
@@ -46,11 +45,5 @@ func (s Series) Compare(o Series) int {
 func (s Series) ID(ms int64) [16]byte {
 	var buf [MaxSensorID + 1 + 128]byte
 	key := append(append(append(buf[:0], s.Sensor...), 0), s.Metric...)
-	sum := sha256.Sum256(key)
-	var id [16]byte
-	binary.BigEndian.PutUint64(id[:8], uint64(ms)<<16)
-	copy(id[6:], sum[:10])
-	id[6] = 0x80 | id[6]&0x0f
-	id[8] = 0x80 | id[8]&0x3f
-	return id
+	return timedID(ms, sha256.Sum256(key))
 }

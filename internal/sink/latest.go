@@ -90,6 +90,13 @@ func (l *latest) introduced(sensors []reading.Sensor) {
 	}
 }
 
+// forget says that the document of a sensor may be gone.
+func (l *latest) forget(id string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.known, id)
+}
+
 // take removes up to n sensors that have changed, all or those that are due.
 func (l *latest) take(n int, all bool) []reading.Sensor {
 	l.mu.Lock()

@@ -42,6 +42,7 @@ type Mongo struct {
 	batch   int
 	log     *slog.Logger
 	setup   setup
+	rollups setup // of their index
 	outlier int
 	span    reading.Span
 

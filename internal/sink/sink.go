@@ -17,8 +17,9 @@ import (
 
 // Config is what a sink depends on.
 type Config struct {
-	Latest int // points of the subset for each metric; 0: only the newest
-	Log    *slog.Logger
+	Latest  int            // points of the subset for each metric; 0: only the newest
+	Rollups []reading.Span // what late readings outdate, ascending; none: nothing is marked
+	Log     *slog.Logger
 }
 
 // Sink writes flushes to a store until they are committed, and keeps the
@@ -38,7 +39,7 @@ type Sink struct {
 
 // New makes a sink over a store. Run must run beside Write.
 func New(cfg Config, store Store, reg Registerer) *Sink {
-	s := &Sink{store: store, log: cfg.Log, latest: newLatest(cfg.Latest), silence: errors.New("it has not answered yet")}
+	s := &Sink{store: newMarking(store, cfg.Rollups), log: cfg.Log, latest: newLatest(cfg.Latest), silence: errors.New("it has not answered yet")}
 	s.metrics = newMetrics(reg)
 	return s
 }
@@ -106,6 +107,10 @@ func (s *Sink) Write(ctx context.Context, buckets []*reading.Bucket) ([]reading.
 	}
 	return refused, nil
 }
+
+// Forget has the next reading of a sensor introduce it again: its document may
+// be gone.
+func (s *Sink) Forget(id string) { s.latest.forget(id) }
 
 // introduce notes the newest points of the buckets, and stores the documents
 // of sensors that are new to this process before their first readings count

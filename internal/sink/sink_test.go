@@ -19,6 +19,9 @@ import (
 
 // script is a store that answers as it is told.
 type script struct {
+	Retention
+	Rollups
+
 	answer func(call int, buckets []*reading.Bucket) Result
 	merge  func(sensors []reading.Sensor) error
 

@@ -27,6 +27,9 @@ type Store interface {
 	// Ping says whether the store can be written to, and if not, why.
 	Ping(ctx context.Context) error
 	Close() error
+
+	Retention
+	Rollups
 }
 
 // Result is what became of the buckets given to WriteBuckets.

@@ -68,9 +68,10 @@ func (s *Server) readings(w http.ResponseWriter, r *http.Request) error {
 	return s.answer(w, r, func(e *encoder) { list(e, "readings", found, appendReading, next) })
 }
 
-// buckets answers /api/v1/buckets: the same of the buckets, by their start.
+// buckets answers /api/v1/buckets: the same of the buckets, by their start, or
+// of the roll-ups to a longer span.
 func (s *Server) buckets(w http.ResponseWriter, r *http.Request) error {
-	q, none, err := parseQuery(r.URL.RawQuery, bucketsToken)
+	q, span, none, err := s.parseBuckets(r.URL.RawQuery)
 	if err != nil {
 		return err
 	}
@@ -78,7 +79,12 @@ func (s *Server) buckets(w http.ResponseWriter, r *http.Request) error {
 	q.Limit++
 	var found []reading.Summary
 	if !none {
-		if found, err = s.reader.Summaries(r.Context(), q); err != nil {
+		if span == s.spans[0] {
+			found, err = s.reader.Summaries(r.Context(), q)
+		} else {
+			found, err = s.reader.Rollups(r.Context(), q, span)
+		}
+		if err != nil {
 			return err
 		}
 	}

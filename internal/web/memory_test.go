@@ -101,6 +101,30 @@ func (m *memory) Summaries(ctx context.Context, q reading.Query) ([]reading.Summ
 	return found, nil
 }
 
+// Rollups sums the summaries up.
+func (m *memory) Rollups(ctx context.Context, q reading.Query, span reading.Span) ([]reading.Summary, error) {
+	parts, err := m.Summaries(ctx, reading.Query{Sensor: q.Sensor, Metric: q.Metric, From: q.From, To: q.To})
+	if err != nil {
+		return nil, err
+	}
+	byKey := map[reading.Key]reading.Summary{}
+	for _, part := range parts {
+		k := reading.Key{Series: part.Series, Start: span.Start(part.Start)}
+		window := byKey[k]
+		window.Key = k
+		window.Merge(part)
+		byKey[k] = window
+	}
+	var found []reading.Summary
+	for k, window := range byKey {
+		if q.After.Past(k.Start, k.Metric) {
+			found = append(found, window)
+		}
+	}
+	slices.SortFunc(found, func(a, b reading.Summary) int { return a.Compare(b.Key) })
+	return found[:min(len(found), q.Limit)], nil
+}
+
 const start = 1796547900000 // 2026-12-06T09:05:00Z
 
 // example is the worked example of the bucket pattern: twelve readings of S-01
@@ -126,7 +150,7 @@ func example() *memory {
 func config(r Reader, checks ...Check) Config {
 	reg := prometheus.NewRegistry()
 	return Config{
-		Reader: r, Health: checks, Gatherer: reg, Registerer: reg,
+		Reader: r, Span: 60_000, Rollups: []reading.Span{3_600_000, 86_400_000}, Health: checks, Gatherer: reg, Registerer: reg,
 		Log: slog.New(slog.DiscardHandler), Version: "v1.2.3",
 	}
 }

@@ -68,10 +68,16 @@ func (p params) limit(most int) (int, error) {
 // says that the range is empty, which a reading.Query can't (its To of 0 is no
 // end). Nothing is stored from before 1970, so nothing before it is asked for.
 func parseQuery(raw string, kind byte) (q reading.Query, none bool, err error) {
-	p, err := parseParams(raw, "sensor", "metric", "from", "to", "limit", "after")
+	p, err := parseParams(raw, queryParams...)
 	if err != nil {
 		return q, false, err
 	}
+	return p.query(kind)
+}
+
+var queryParams = []string{"sensor", "metric", "from", "to", "limit", "after"}
+
+func (p params) query(kind byte) (q reading.Query, none bool, err error) {
 	q.Sensor, q.Metric = p["sensor"], p["metric"]
 	if q.Sensor == "" {
 		return q, false, badRequest("parameter sensor is missing: /api/v1/sensors lists the sensors")

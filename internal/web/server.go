@@ -26,11 +26,16 @@ type Reader interface {
 	// Readings and Summaries answer in order of time, then metric.
 	Readings(ctx context.Context, q reading.Query) ([]reading.Reading, error)
 	Summaries(ctx context.Context, q reading.Query) ([]reading.Summary, error)
+	// Rollups are the same for longer spans than that of a bucket.
+	Rollups(ctx context.Context, q reading.Query, span reading.Span) ([]reading.Summary, error)
 }
 
-// Config is what a Server is made from. All of it but Health is needed.
+// Config is what a Server is made from. All of it but Health and Rollups is
+// needed.
 type Config struct {
 	Reader     Reader
+	Span       reading.Span   // of buckets
+	Rollups    []reading.Span // longer ones that may be asked for
 	Health     []Check
 	Gatherer   prometheus.Gatherer   // what /metrics shows
 	Registerer prometheus.Registerer // where the server's own metrics go
@@ -66,6 +71,7 @@ const (
 // Server is the HTTP listener and what answers behind it.
 type Server struct {
 	reader   Reader
+	spans    []reading.Span // that may be asked for: first that of buckets
 	health   []*probe
 	log      *slog.Logger
 	version  string
@@ -86,6 +92,7 @@ type Server struct {
 func New(c Config) *Server {
 	s := &Server{
 		reader:       c.Reader,
+		spans:        append([]reading.Span{c.Span}, c.Rollups...),
 		log:          c.Log,
 		version:      c.Version,
 		metrics:      newMetrics(c.Registerer),
