@@ -47,11 +47,14 @@ type conn struct {
 	idle   chan struct{} // closed when the writer has ended
 	end    chan struct{} // closed when there is nothing more to read
 	ending sync.Once
+
+	closing  sync.Once
+	closeErr error
 }
 
 const (
 	writeTimeout = 30 * time.Second
-	goodbye      = 300 * time.Millisecond // for the broker to close its side
+	goodbye      = time.Second // for the broker to close its side
 	// writeAhead bounds what gathers behind a write that hangs.
 	writeAhead = 1 << 20
 )
@@ -168,10 +171,15 @@ func (c *conn) writer() {
 // Close writes what has gathered, acks above all, waits for a moment until the
 // broker has read it and closed its side, and closes the connection. Without
 // that a connection which follows at once would overtake the acks, and what
-// they were for would come again.
+// they were for would come again. paho closes from two goroutines: the second
+// waits for the first.
 func (c *conn) Close() error {
+	c.closing.Do(func() { c.closeErr = c.close() })
+	return c.closeErr
+}
+
+func (c *conn) close() error {
 	c.mu.Lock()
-	first := !c.closed
 	c.closed = true
 	c.signal()
 	c.mu.Unlock()
@@ -179,7 +187,7 @@ func (c *conn) Close() error {
 	case <-c.idle:
 	case <-time.After(time.Second): // the broker doesn't read: it will send again
 	}
-	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok && first && half.CloseWrite() == nil {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
 		select {
 		case <-c.end:
 		case <-time.After(goodbye):

@@ -147,3 +147,47 @@ func TestABrokenWriteIsReported(t *testing.T) {
 		}
 	}
 }
+
+// paho closes a connection from two goroutines, and goes on when one of them is
+// back: the broker must have read the last acks by then.
+func TestASecondCloseWaitsForTheFirst(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	nc, err := net.Dial("tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	broker, err := listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newConn(nc, 100)
+	go func() {
+		for buf := make([]byte, 100); ; {
+			if _, err := c.Read(buf); err != nil {
+				return
+			}
+		}
+	}()
+	c.Ack(1, 1)
+	closed := make(chan error, 2)
+	for range 2 {
+		go func() { closed <- c.Close() }()
+	}
+	select {
+	case <-closed:
+		t.Error("closed before the broker has closed its side")
+	case <-time.After(50 * time.Millisecond):
+	}
+	if text, err := io.ReadAll(broker); err != nil || len(text) != 4 {
+		t.Errorf("the broker read %x, error %v", text, err)
+	}
+	broker.Close()
+	for range 2 {
+		<-closed
+	}
+}
