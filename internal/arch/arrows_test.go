@@ -17,6 +17,8 @@ var arrows = map[string][]string{
 	"internal/bucketer": {"internal/reading"},
 	"internal/sink":     {"internal/reading", "internal/mongodb"},
 	"internal/query":    {"internal/reading", "internal/mongodb", "internal/manifest"},
+	"internal/rebuild":  {"internal/reading"},
+	"internal/history":  {"internal/reading", "internal/decode"},
 	"internal/web":      {"internal/reading"},
 	"internal/embedded": {"internal/reading"},
 	"internal/fleet":    {"internal/reading", "internal/manifest"},

@@ -29,6 +29,10 @@ type harness struct {
 	// poison damages the stored bucket so that the store will never take
 	// another write to it, whatever is written.
 	poison func(t *testing.T, k reading.Key)
+	// wipe empties the database.
+	wipe func(t *testing.T)
+	// rivals says that a write may come in while FixBucket looks at a bucket.
+	rivals bool
 }
 
 // suite is a harness with its stores open.
@@ -88,6 +92,7 @@ func run(t *testing.T, h harness) {
 		}
 		t.Run(c.name, func(t *testing.T) { c.test(t, s) })
 	}
+	runRaw(t, s)
 }
 
 // base is 09:05 of the worked example.

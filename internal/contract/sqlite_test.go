@@ -18,6 +18,16 @@ func TestSQLite(t *testing.T) {
 		poison: func(t *testing.T, k reading.Key) {
 			alter(t, dir, `UPDATE buckets SET sum = 'none' WHERE sensorId = ? AND metric = ? AND start = ?`, k)
 		},
+		wipe: func(t *testing.T) {
+			db, err := sqlite3.Open(filepath.Join(dir, "gudang.db"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer db.Close()
+			if err := db.Exec("DELETE FROM buckets; DELETE FROM raw; DELETE FROM overflow; DELETE FROM sensors"); err != nil {
+				t.Fatal(err)
+			}
+		},
 	})
 }
 

@@ -1,0 +1,63 @@
+package sink
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/ncruces/go-sqlite3"
+
+	"gudang/internal/reading"
+)
+
+const deleteBucket = `DELETE FROM buckets WHERE rowid = ?`
+
+// FixBucket implements Store: in one transaction nobody comes in between.
+func (s *SQLite) FixBucket(ctx context.Context, key reading.Key, fix func(have *reading.Record) *reading.Bucket) (found bool, err error) {
+	err = s.inTransaction(ctx, func(c *sqliteConn) error {
+		st, there, err := c.query(selectBucket, key.Sensor, key.Metric, key.Start)
+		if err != nil || !there {
+			return err
+		}
+		found = true
+		rowid, have := st.ColumnInt64(0), readRecord(st, key)
+		if err := st.Reset(); err != nil || have.Outlier {
+			return err
+		}
+		want := fix(have)
+		switch {
+		case want == nil:
+			return nil
+		case want.Count() == 0:
+			return c.exec(deleteBucket, rowid)
+		case want.Count() > maxReadings:
+			return errFull
+		}
+		c.text[0] = append(c.text[0][:0], '[')
+		c.text[1] = append(c.text[1][:0], '[')
+		c.appendArrays(want)
+		return c.exec(updateBucket, int64(want.Count()), want.Sum+0, want.Min+0, want.Max+0, c.text[0], c.text[1], rowid)
+	})
+	if err != nil {
+		return found, fmt.Errorf("cannot mend the bucket of %q, %s in the embedded store: %w", key.Sensor, key.Metric, err)
+	}
+	return found, nil
+}
+
+// readRecord reads the row of selectBucket as it is.
+func readRecord(st *sqlite3.Stmt, key reading.Key) *reading.Record {
+	r := &reading.Record{Summary: reading.Summary{Key: key, Count: st.ColumnInt64(1), Outlier: st.ColumnBool(5)}}
+	for col, to := range map[int]*float64{2: &r.Sum, 3: &r.Min, 4: &r.Max} {
+		if *to = st.ColumnFloat(col); st.ColumnType(col) != sqlite3.FLOAT {
+			*to = math.NaN()
+		}
+	}
+	if r.Outlier && st.ColumnType(6) == sqlite3.NULL {
+		return r
+	}
+	var errOffsets, errValues error
+	r.Offsets, errOffsets = parseOffsetsJSON(nil, st.ColumnRawText(6))
+	r.Values, errValues = parseValuesJSON(nil, st.ColumnRawText(7))
+	r.Damaged = errOffsets != nil || errValues != nil || st.ColumnType(1) != sqlite3.INTEGER
+	return r
+}
