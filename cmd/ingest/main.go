@@ -28,7 +28,9 @@ func commands() []command {
 		{"", "", "run the service", runService},
 		{"demo", "", "run the service with a simulated fleet, nothing else needed", runDemo},
 		{"parse", "TOPIC [FILE|-]", "show what a payload becomes, or why not", runParse},
-		{"verify", "-manifest FILE", "check that each reading of a manifest is stored once, and nothing else", runVerify},
+		{"verify", "[-manifest FILE]", "check that buckets and raw readings agree, or that a manifest's are stored once, and nothing else", runVerify},
+		{"rebuild", "", "build buckets from raw readings", runRebuild},
+		{"import", "FILE|-", "store the readings of a CSV or JSON file", runImport},
 		{"config", "[-json]", "print the settings in force, without secrets", runConfig},
 		{"version", "[-json]", "print the version", runVersion},
 	}

@@ -120,7 +120,7 @@ func newService(ctx context.Context, c *config, log *slog.Logger) (_ *service, e
 		intake = s.journal
 		health = append(health, web.Check{Name: "journal", Ready: s.journal.Check})
 	}
-	s.sink = sink.New(sink.Config{Latest: c.LatestReadings, Log: log}, s.write, reg)
+	s.sink = sink.New(sink.Config{Latest: c.LatestReadings, Raw: c.Raw, Log: log}, s.write, reg)
 	s.bucketer = bucketer.New(bucketer.Config{
 		Span: c.span, ReadingInterval: c.ReadingInterval, FlushInterval: c.FlushInterval, FlushReadings: c.FlushReadings,
 	}, intake, s.sink, s.sensors, reg)
@@ -159,7 +159,7 @@ func (s *service) tryStore() (err error) {
 	switch {
 	case s.write != nil: // an earlier try got so far
 	case c.MongoDBURI != "":
-		store, err := sink.OpenMongo(c.MongoDBURI, c.MongoDBDatabase, sink.MongoLog(s.log))
+		store, err := sink.OpenMongo(c.MongoDBURI, c.MongoDBDatabase, sink.MongoLog(s.log), sink.MongoRaw(c.Raw))
 		if err != nil {
 			return &settingError{"MONGODB_URI", err}
 		}
@@ -179,7 +179,7 @@ func (s *service) tryStore() (err error) {
 // running.
 func openWriter(c *config, log *slog.Logger) (sink.Store, error) {
 	if c.MongoDBURI != "" {
-		store, err := sink.OpenMongo(c.MongoDBURI, c.MongoDBDatabase, sink.MongoLog(log))
+		store, err := sink.OpenMongo(c.MongoDBURI, c.MongoDBDatabase, sink.MongoLog(log), sink.MongoRaw(c.Raw))
 		if err != nil {
 			return nil, &settingError{"MONGODB_URI", err}
 		}

@@ -71,8 +71,8 @@ func timesOf(buckets ...*reading.Bucket) []reading.Point {
 }
 
 func testRawEmpty(t *testing.T, s *suite) {
-	if _, _, found, err := s.query.RawRange(t.Context()); found || err != nil {
-		t.Errorf("an empty raw has a range: %v, error %v", found, err)
+	if e, err := s.query.RawExtent(t.Context()); e != (query.Extent{}) || err != nil {
+		t.Errorf("an empty raw has %+v, error %v", e, err)
 	}
 	if _, more, err := s.query.NextSeries(t.Context(), reading.Series{}); more || err != nil {
 		t.Errorf("an empty store has a series: %v, error %v", more, err)
@@ -93,9 +93,8 @@ func testRawWrite(t *testing.T, s *suite) {
 	if have := s.rawOf(t, id); !slices.Equal(have, want) {
 		t.Errorf("raw has %v, want %v", have, want)
 	}
-	first0, last, found, err := s.query.RawRange(t.Context())
-	if err != nil || !found || first0 != base+10_000 || last != base+60_000 {
-		t.Errorf("raw goes from %d to %d (%v), error %v", first0-base, last-base, found, err)
+	if e, err := s.query.RawExtent(t.Context()); err != nil || e != (query.Extent{Count: 5, First: base + 10_000, Last: base + 60_000}) {
+		t.Errorf("raw has %+v, error %v", e, err)
 	}
 }
 

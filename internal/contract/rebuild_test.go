@@ -65,11 +65,11 @@ const allSteps = 1 << 30
 
 func (s *suite) rebuild(t *testing.T, span reading.Span, w *steps) (rebuild.Summary, error) {
 	t.Helper()
-	first, last, found, err := s.query.RawRange(t.Context())
-	if err != nil || !found {
-		t.Fatalf("raw has a range: %t, error %v", found, err)
+	raw, err := s.query.RawExtent(t.Context())
+	if err != nil || raw.Count == 0 {
+		t.Fatalf("raw has %+v, error %v", raw, err)
 	}
-	cfg := rebuild.Config{Span: span, From: span.Start(first), To: span.Start(last) + int64(span)}
+	cfg := rebuild.Config{Span: span, From: span.Start(raw.First), To: span.Start(raw.Last) + int64(span)}
 	return rebuild.Run(t.Context(), cfg, s.query, w)
 }
 

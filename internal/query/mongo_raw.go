@@ -90,23 +90,33 @@ func rangeOf(field string, q reading.Query) bson.D {
 	}
 }
 
-// RawRange implements Store. The ids of raw readings begin with their time, so
+// RawExtent implements Store. The ids of raw readings begin with their time, so
 // the first and the last of them have the first and the last time.
-func (m *Mongo) RawRange(ctx context.Context) (first, last int64, found bool, err error) {
-	ends := [2]int64{}
-	for i, order := range []int{1, -1} {
+func (m *Mongo) RawExtent(ctx context.Context) (e Extent, err error) {
+	for end, order := range map[*int64]int{&e.First: 1, &e.Last: -1} {
 		opts := options.Find().SetSort(bson.D{{Key: "_id", Value: order}}).SetLimit(1).SetProjection(bson.D{{Key: "_id", Value: 1}})
 		err := m.page(ctx, mongodb.Raw, bson.D{}, opts, func(doc bson.Raw) error {
 			if _, id, ok := doc.Lookup("_id").BinaryOK(); ok && len(id) == 16 {
-				ends[i], found = int64(binary.BigEndian.Uint64(id)>>16), true
+				*end, e.Count = int64(binary.BigEndian.Uint64(id)>>16), 1
 			}
 			return nil
 		})
-		if err != nil {
-			return 0, 0, false, err
+		if err != nil || e.Count == 0 {
+			return e, err
 		}
 	}
-	return ends[0], ends[1], found, nil
+	ctx, cancel := context.WithTimeout(ctx, mongoTimeout)
+	defer cancel()
+	db, err := m.client.Database()
+	if err != nil {
+		return e, err
+	}
+	about, err := db.Collection(mongodb.Raw).EstimatedDocumentCount(ctx)
+	if err != nil {
+		return e, m.failed("count "+mongodb.Raw, err)
+	}
+	e.Count = max(1, about)
+	return e, nil
 }
 
 // Records implements Store.

@@ -18,15 +18,20 @@ type SeriesReader interface {
 	// that outlier buckets keep elsewhere.
 	RawReadings(ctx context.Context, q reading.Query) ([]reading.Point, error)
 	OverflowReadings(ctx context.Context, q reading.Query) ([]reading.Point, error)
-	// RawRange is the first and the last time that raw has, of any series;
-	// false: it has nothing.
-	RawRange(ctx context.Context) (first, last int64, found bool, err error)
+	// RawExtent is how far raw goes, of all series together.
+	RawExtent(ctx context.Context) (Extent, error)
 	// Records are the stored buckets that start in the range, in order of
 	// start, right or wrong.
 	Records(ctx context.Context, q reading.Query) ([]reading.Record, error)
 	// RawGroups yields count, sum, min and max of the raw readings of each
 	// series and span, in order of series and start.
 	RawGroups(ctx context.Context, span reading.Span, yield func(reading.Summary) error) error
+}
+
+// Extent is how many readings there are, and their first and last time.
+type Extent struct {
+	Count       int64 // about; 0: there are none
+	First, Last int64 // ms
 }
 
 // rawPage is how many raw readings are asked for at once.

@@ -17,7 +17,7 @@ const (
 		ORDER BY sensorId, metric LIMIT 1`
 	selectRaw      = `SELECT time, value FROM raw WHERE sensorId = ? AND metric = ? AND time >= ? AND time < ? ORDER BY time LIMIT ?`
 	selectOverflow = `SELECT time, value FROM overflow WHERE sensorId = ? AND metric = ? AND time >= ? AND time < ? ORDER BY time LIMIT ?`
-	selectRawRange = `SELECT min(time), max(time) FROM raw`
+	selectExtent   = `SELECT count(*), min(time), max(time) FROM raw`
 	selectRecords  = `SELECT start, count, sum, min, max, isOutlier, offsets, "values" FROM buckets WHERE sensorId = ? AND metric = ? AND start >= ? AND start < ? ORDER BY start LIMIT ?`
 )
 
@@ -61,18 +61,18 @@ func (s *SQLite) points(ctx context.Context, text string, q reading.Query) (foun
 	return found, nil
 }
 
-// RawRange implements Store. It reads all of raw, whose order is by series.
-func (s *SQLite) RawRange(ctx context.Context) (first, last int64, found bool, err error) {
+// RawExtent implements Store. It reads all of raw, whose order is by series.
+func (s *SQLite) RawExtent(ctx context.Context) (e Extent, err error) {
 	err = s.read(ctx, func(c *sqliteConn) error {
-		return c.each(selectRawRange, func(st *sqlite3.Stmt) error {
-			first, last, found = st.ColumnInt64(0), st.ColumnInt64(1), st.ColumnType(0) == sqlite3.INTEGER
+		return c.each(selectExtent, func(st *sqlite3.Stmt) error {
+			e = Extent{st.ColumnInt64(0), st.ColumnInt64(1), st.ColumnInt64(2)}
 			return nil
 		})
 	})
 	if err != nil {
-		return 0, 0, false, fmt.Errorf("cannot find how far the raw readings go: %w", err)
+		return e, fmt.Errorf("cannot find how far the raw readings go: %w", err)
 	}
-	return first, last, found, nil
+	return e, nil
 }
 
 // Records implements Store.

@@ -117,19 +117,26 @@ func VerifyRaw(ctx context.Context, store SeriesReader, check RawCheck) (RawRepo
 		v.group, err, v.grouped = next()
 		return err
 	}
-	err := v.nextGroup()
-	for series, more := (reading.Series{}), true; err == nil; {
-		if series, more, err = store.NextSeries(ctx, series); err == nil && !more {
-			break
-		}
-		if err == nil {
-			err = v.oneSeries(ctx, series)
-		}
-	}
-	if err != nil {
+	if err := v.all(ctx); err != nil {
 		return v.report, fmt.Errorf("cannot compare buckets with raw: %w", err)
 	}
 	return v.report, nil
+}
+
+func (v *rawVerifier) all(ctx context.Context) error {
+	if err := v.nextGroup(); err != nil {
+		return err
+	}
+	for series := (reading.Series{}); ; {
+		next, more, err := v.store.NextSeries(ctx, series)
+		if err != nil || !more {
+			return err
+		}
+		series = next
+		if err := v.oneSeries(ctx, series); err != nil {
+			return err
+		}
+	}
 }
 
 type rawVerifier struct {

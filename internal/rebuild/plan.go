@@ -31,9 +31,9 @@ type window struct {
 	wrong   bool // it contradicts itself, or raw
 }
 
-func newPlan(b *builder, series reading.Series, from, to int64) *plan {
+func newPlan(b *builder, q reading.Query) *plan {
 	return &plan{
-		builder: b, series: series, from: from, to: to,
+		builder: b, series: reading.Series{Sensor: q.Sensor, Metric: q.Metric}, from: q.From, to: q.To,
 		raw: map[int64]float64{}, windows: map[int64]*window{}, strays: map[int64][]int64{}, placed: map[int64]bool{},
 	}
 }
@@ -50,17 +50,14 @@ func (p *plan) window(t int64) *window {
 }
 
 // read finds out what is stored and what should be.
-func (p *plan) read(ctx context.Context, raw []reading.Point) error {
+func (p *plan) read(ctx context.Context, raw []reading.Point, records []reading.Record) error {
 	elsewhere, err := p.overflow(ctx)
 	if err != nil {
 		return err
 	}
 	var strays []reading.Point
-	err = p.records(ctx, func(r *reading.Record) {
-		strays = append(strays, p.record(r)...)
-	})
-	if err != nil {
-		return err
+	for i := range records {
+		strays = append(strays, p.record(&records[i])...)
 	}
 	for _, point := range raw {
 		if point.Value-point.Value != 0 {
@@ -102,27 +99,6 @@ func (p *plan) overflow(ctx context.Context) (map[int64]bool, error) {
 			return times, nil
 		}
 		q.From = page[len(page)-1].Time + 1
-	}
-}
-
-// recordsAtOnce is how many buckets are read in one go.
-const recordsAtOnce = 500
-
-// records yields the buckets that may hold readings of the range.
-func (p *plan) records(ctx context.Context, yield func(r *reading.Record)) error {
-	q := reading.Query{Sensor: p.series.Sensor, Metric: p.series.Metric, From: p.from - longest + 1, To: p.to, Limit: recordsAtOnce}
-	for {
-		page, err := p.source.Records(ctx, q)
-		if err != nil {
-			return err
-		}
-		for i := range page {
-			yield(&page[i])
-		}
-		if len(page) < q.Limit {
-			return nil
-		}
-		q.From = page[len(page)-1].Start + 1
 	}
 }
 

@@ -7,7 +7,7 @@ package rebuild
 import (
 	"context"
 	"fmt"
-	"time"
+	"slices"
 
 	"gudang/internal/reading"
 )
@@ -35,107 +35,156 @@ type Target interface {
 // Config is what is rebuilt.
 type Config struct {
 	Span     reading.Span
-	From, To int64 // ms; To is exclusive
-	Slice    time.Duration
-	// Progress is told after each series of a slice of time, if it is not nil.
+	From, To int64          // ms; To is exclusive
+	After    reading.Series // only the series after this one
+	// Progress is told after each piece of work, if it is not nil.
 	Progress func(Summary)
 }
 
 // Summary is what was done so far.
 type Summary struct {
-	Done     int64 `json:"done"`     // ms: what is before it is finished
-	Raw      int64 `json:"raw"`      // raw readings gone through
-	Added    int64 `json:"added"`    // readings that buckets lacked
-	Mended   int64 `json:"mended"`   // buckets replaced, for they were wrong
-	Moved    int64 `json:"moved"`    // readings taken out of buckets of another span
-	Removed  int64 `json:"removed"`  // buckets of another span that were emptied
-	Outliers int64 `json:"outliers"` // raw readings passed over, because their bucket is an outlier
-	Refused  int64 `json:"refused"`  // readings that the store will never take
+	Done     reading.Series `json:"-"`        // the last series that is finished
+	Series   int64          `json:"series"`   // so many are
+	Raw      int64          `json:"raw"`      // raw readings gone through
+	Added    int64          `json:"added"`    // readings that buckets lacked
+	Mended   int64          `json:"mended"`   // buckets replaced, for they were wrong
+	Moved    int64          `json:"moved"`    // readings taken out of buckets of another span
+	Removed  int64          `json:"removed"`  // buckets of another span that were emptied
+	Outliers int64          `json:"outliers"` // raw readings passed over, because their bucket is an outlier
+	Refused  int64          `json:"refused"`  // readings that the store will never take
 }
 
 const (
-	// weekly is how much time is gone through at once, for all series: what is
-	// before it is finished, so that a later run can begin there.
-	weekly = 7 * 24 * time.Hour
-	// piece is how many raw readings of a series are in memory at once.
-	piece = 50_000
+	// piece and recordsAtOnce are how many raw readings and buckets of a series
+	// are in memory at once.
+	piece         = 50_000
+	recordsAtOnce = 500
 	// longest is the longest span that a bucket can have, in ms.
 	longest = 24 * 60 * 60 * 1000
 )
 
-// Run rebuilds. When it fails, or ctx ends, the summary says from where on it
-// is to be done again.
+// Run rebuilds, one series after the other. When it fails, or ctx ends, the
+// summary says after which series it is to be done again.
 func Run(ctx context.Context, cfg Config, from Source, to Target) (Summary, error) {
-	b := builder{cfg: cfg, source: from, target: to, piece: piece}
-	b.sum.Done = cfg.From
-	slice := cfg.Slice.Milliseconds()
-	if slice <= 0 {
-		slice = weekly.Milliseconds()
-	}
-	for b.sum.Done < cfg.To {
-		until := cfg.To
-		if cfg.To-b.sum.Done > slice {
-			until = b.sum.Done + slice
+	b := builder{cfg: cfg, source: from, target: to, piece: piece, records: recordsAtOnce}
+	b.sum.Done = cfg.After
+	for {
+		series, more, err := from.NextSeries(ctx, b.sum.Done)
+		if err == nil && !more {
+			return b.sum, nil
 		}
-		if err := b.slice(ctx, b.sum.Done, until); err != nil {
+		if err == nil {
+			err = b.series(ctx, series)
+		}
+		if err != nil {
 			return b.sum, fmt.Errorf("cannot rebuild the buckets: %w", err)
 		}
-		b.sum.Done = until
+		b.sum.Done = series
 	}
-	return b.sum, nil
 }
 
 type builder struct {
-	cfg    Config
-	source Source
-	target Target
-	piece  int
-	sum    Summary
+	cfg            Config
+	source         Source
+	target         Target
+	piece, records int
+	sum            Summary
 }
 
-// slice rebuilds a range of time for every series that has raw readings.
-func (b *builder) slice(ctx context.Context, from, to int64) error {
-	for series := (reading.Series{}); ; {
-		next, more, err := b.source.NextSeries(ctx, series)
-		if err != nil || !more {
-			return err
-		}
-		series = next
-		earliest, err := b.source.RawReadings(ctx, reading.Query{Sensor: series.Sensor, Metric: series.Metric, Limit: 1})
-		if err != nil {
-			return err
-		}
-		if len(earliest) > 0 { // else its buckets are all that there is
-			if err := b.series(ctx, series, max(from, b.cfg.Span.Start(earliest[0].Time)), to); err != nil {
-				return err
-			}
-		}
-		if b.cfg.Progress != nil {
+// series rebuilds the buckets of one series, from the span of its first raw
+// reading on: what is before that is in its buckets alone.
+func (b *builder) series(ctx context.Context, series reading.Series) error {
+	q := reading.Query{Sensor: series.Sensor, Metric: series.Metric}
+	earliest, err := b.source.RawReadings(ctx, limited(q, 1))
+	if err != nil || len(earliest) == 0 {
+		return err
+	}
+	q.From, q.To = max(b.cfg.From, b.cfg.Span.Start(earliest[0].Time)), b.cfg.To
+	if q.From >= q.To {
+		return nil
+	}
+	b.sum.Series++
+	carried, err := b.reaching(ctx, q)
+	for err == nil && q.From < q.To {
+		q.From, carried, err = b.onePiece(ctx, q, carried)
+		if err == nil && b.cfg.Progress != nil {
 			b.cfg.Progress(b.sum)
 		}
 	}
+	return err
 }
 
-// series goes through a range of one series in pieces that fit in memory.
-func (b *builder) series(ctx context.Context, series reading.Series, from, to int64) error {
-	for from < to {
-		raw, err := b.source.RawReadings(ctx, reading.Query{Sensor: series.Sensor, Metric: series.Metric, From: from, To: to, Limit: b.piece})
+func limited(q reading.Query, limit int) reading.Query {
+	q.Limit = limit
+	return q
+}
+
+// reaching is the starts of buckets from before the range that reach into it.
+func (b *builder) reaching(ctx context.Context, q reading.Query) (starts []int64, err error) {
+	from := q.From
+	q.From, q.To = from-longest+1, from
+	for {
+		page, err := b.source.Records(ctx, limited(q, b.records))
 		if err != nil {
-			return err
+			return nil, err
 		}
-		until := to
-		if len(raw) == b.piece {
-			until = raw[len(raw)-1].Time + 1
+		for i := range page {
+			if b.reaches(&page[i], from) {
+				starts = append(starts, page[i].Start)
+			}
 		}
-		b.sum.Raw += int64(len(raw))
-		p := newPlan(b, series, from, until)
-		if err := p.read(ctx, raw); err != nil {
-			return err
+		if len(page) < b.records {
+			return starts, nil
 		}
-		if err := p.carryOut(ctx); err != nil {
-			return err
-		}
-		from = until
+		q.From = page[len(page)-1].Start + 1
 	}
-	return nil
+}
+
+// reaches says whether a bucket holds, or is to hold, readings of that time or
+// later.
+func (b *builder) reaches(r *reading.Record, t int64) bool {
+	if b.cfg.Span.Start(r.Start) == r.Start && r.Start+int64(b.cfg.Span) > t {
+		return true
+	}
+	return slices.ContainsFunc(r.Offsets, func(off int32) bool { return r.Start+int64(off) >= t })
+}
+
+// onePiece does as much of the range as fits in memory, and returns where it
+// ends and which buckets reach beyond.
+func (b *builder) onePiece(ctx context.Context, q reading.Query, carried []int64) (until int64, reach []int64, err error) {
+	records, err := b.source.Records(ctx, limited(q, b.records))
+	if err != nil {
+		return 0, nil, err
+	}
+	if len(records) == b.records {
+		q.To = max(records[len(records)-1].Start, q.From+1)
+	}
+	raw, err := b.source.RawReadings(ctx, limited(q, b.piece))
+	if err != nil {
+		return 0, nil, err
+	}
+	if len(raw) == b.piece {
+		q.To = raw[len(raw)-1].Time + 1
+	}
+	records = slices.DeleteFunc(records, func(r reading.Record) bool { return r.Start >= q.To })
+	for _, start := range carried {
+		q := q
+		q.From, q.To = start, start+1
+		earlier, err := b.source.Records(ctx, limited(q, 1))
+		if err != nil {
+			return 0, nil, err
+		}
+		records = append(records, earlier...)
+	}
+	b.sum.Raw += int64(len(raw))
+	p := newPlan(b, q)
+	if err := p.read(ctx, raw, records); err != nil {
+		return 0, nil, err
+	}
+	for i := range records {
+		if b.reaches(&records[i], q.To) {
+			reach = append(reach, records[i].Start)
+		}
+	}
+	return q.To, reach, p.carryOut(ctx)
 }
