@@ -140,7 +140,7 @@ func appendRaw(dst []byte, s reading.Series, ms int64, v float64) []byte {
 }
 
 // rawSize is how many bytes appendRaw appends.
-func rawSize(s reading.Series) int { return 95 + len(s.Sensor) + len(s.Metric) }
+func rawSize(s reading.Series) int { return 88 + len(s.Sensor) + len(s.Metric) }
 
 // ensureRawIndex makes the index that raw is read by.
 func ensureRawIndex(ctx context.Context, db *mongo.Database) error {
