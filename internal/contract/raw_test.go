@@ -3,6 +3,7 @@ package contract
 import (
 	"fmt"
 	"log/slog"
+	"maps"
 	"math"
 	"slices"
 	"testing"
@@ -272,42 +273,39 @@ func testRawGroups(t *testing.T, s *suite) {
 
 func testFixBucket(t *testing.T, s *suite) {
 	id := series("fix", "x")
-	b := bucketOf(id, base, point{0, 1}, point{10_000, 2})
-	s.write(t, b)
+	at := func(minutes int64, points ...point) *reading.Bucket {
+		return bucketOf(id, base+minutes*60_000, points...)
+	}
+	b := at(0, point{0, 1}, point{10_000, 2})
+	s.write(t, b, at(1, point{0, 3}), at(2, point{0, 4}))
 	s.poison(t, b.Key())
-	asked := 0
-	found, err := s.sink.FixBucket(t.Context(), b.Key(), func(have *reading.Record) *reading.Bucket {
-		asked++
-		if have.Key != b.Key() || have.Sound() || !slices.Equal(have.Offsets, b.Offsets) || !slices.Equal(have.Values, b.Values) {
-			t.Errorf("asked about %+v", have)
+	keys := []reading.Key{at(2).Key(), b.Key(), at(3).Key(), at(1).Key()}
+	asked := map[int64]int{}
+	fix := func(want map[int64]*reading.Bucket) {
+		t.Helper()
+		clear(asked)
+		err := s.sink.FixBuckets(t.Context(), keys, func(have *reading.Record) *reading.Bucket {
+			asked[have.Start]++
+			if have.Start == base && len(want) == 3 && (have.Sound() || !slices.Equal(have.Offsets, b.Offsets) || !slices.Equal(have.Values, b.Values)) {
+				t.Errorf("asked about %+v", have)
+			}
+			return want[have.Start]
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
-		return bucketOf(id, base, point{0, 1}, point{20_000, 7})
-	})
-	if err != nil || !found || asked != 1 {
-		t.Fatalf("found %t, asked %d times, error %v", found, asked, err)
 	}
-	s.wantStored(t, bucketOf(id, base, point{0, 1}, point{20_000, 7}))
-	s.write(t, bucketOf(id, base, point{30_000, 8}))
-	s.wantStored(t, bucketOf(id, base, point{0, 1}, point{20_000, 7}, point{30_000, 8}))
-
-	if found, err := s.sink.FixBucket(t.Context(), b.Key(), func(*reading.Record) *reading.Bucket { return nil }); err != nil || !found {
-		t.Errorf("leaving it: found %t, error %v", found, err)
+	fix(map[int64]*reading.Bucket{base: at(0, point{0, 1}, point{20_000, 7}), base + 60_000: nil, base + 120_000: at(2)})
+	if want := map[int64]int{base: 1, base + 60_000: 1, base + 120_000: 1}; !maps.Equal(asked, want) {
+		t.Errorf("asked about %v, want %v", asked, want)
 	}
-	s.wantStored(t, bucketOf(id, base, point{0, 1}, point{20_000, 7}, point{30_000, 8}))
-
-	if found, err := s.sink.FixBucket(t.Context(), b.Key(), func(*reading.Record) *reading.Bucket { return bucketOf(id, base) }); err != nil || !found {
-		t.Errorf("removing it: found %t, error %v", found, err)
+	s.wantStored(t, at(0, point{0, 1}, point{20_000, 7}), at(1, point{0, 3}))
+	s.write(t, at(0, point{30_000, 8}))
+	fix(nil)
+	if len(asked) != 2 {
+		t.Errorf("asked about %v", asked)
 	}
-	found, err = s.sink.FixBucket(t.Context(), b.Key(), func(*reading.Record) *reading.Bucket {
-		t.Error("asked about a bucket that is not there")
-		return nil
-	})
-	if err != nil || found {
-		t.Errorf("what was removed: found %t, error %v", found, err)
-	}
-	if have := s.scan(t, func(sensor string) bool { return sensor == id.Sensor }); len(have) > 0 {
-		t.Errorf("still stored: %v", have)
-	}
+	s.wantStored(t, at(0, point{0, 1}, point{20_000, 7}, point{30_000, 8}), at(1, point{0, 3}))
 }
 
 // testFixContested has a reading come in between the look at a bucket and its
@@ -319,7 +317,7 @@ func testFixContested(t *testing.T, s *suite) {
 	id := series("contested", "x")
 	s.write(t, bucketOf(id, base, point{0, 1}, point{1, 2}))
 	asked := 0
-	_, err := s.sink.FixBucket(t.Context(), reading.Key{Series: id, Start: base}, func(have *reading.Record) *reading.Bucket {
+	err := s.sink.FixBuckets(t.Context(), []reading.Key{{Series: id, Start: base}}, func(have *reading.Record) *reading.Bucket {
 		if asked++; asked <= 2 {
 			s.write(t, bucketOf(id, base, point{int32(10 + asked), 5}))
 		}

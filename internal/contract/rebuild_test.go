@@ -54,11 +54,16 @@ func (w *steps) Write(ctx context.Context, buckets []*reading.Bucket) ([]reading
 	return all, nil
 }
 
-func (w *steps) FixBucket(ctx context.Context, key reading.Key, fix func(*reading.Record) *reading.Bucket) (bool, error) {
-	if err := w.step(); err != nil {
-		return false, err
+func (w *steps) FixBuckets(ctx context.Context, keys []reading.Key, fix func(*reading.Record) *reading.Bucket) error {
+	for _, key := range keys {
+		if err := w.step(); err != nil {
+			return err
+		}
+		if err := w.store.FixBuckets(ctx, []reading.Key{key}, fix); err != nil {
+			return err
+		}
 	}
-	return w.store.FixBucket(ctx, key, fix)
+	return nil
 }
 
 const allSteps = 1 << 30

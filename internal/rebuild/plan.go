@@ -17,7 +17,7 @@ type plan struct {
 	// windows are the buckets to be, by start.
 	windows map[int64]*window
 	// strays are the buckets that hold readings of other windows, by start,
-	// with the times of these readings that lie in the range.
+	// with the times of these readings that lie in the range, in order.
 	strays map[int64][]int64
 	placed map[int64]bool // times that are in their own bucket now
 }
@@ -29,6 +29,7 @@ type window struct {
 	there   bool // a bucket is stored under its start
 	outlier bool
 	wrong   bool // it contradicts itself, or raw
+	mended  bool // and has been replaced
 }
 
 func newPlan(b *builder, q reading.Query) *plan {

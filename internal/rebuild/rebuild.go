@@ -27,9 +27,11 @@ type Target interface {
 	// which of them were not: those that were there, and those that the store
 	// will never take.
 	Write(ctx context.Context, buckets []*reading.Bucket) ([]reading.Refusal, error)
-	// FixBucket replaces a stored bucket by what fix makes of it, provided that
-	// nobody changes it meanwhile: then fix is asked again.
-	FixBucket(ctx context.Context, key reading.Key, fix func(have *reading.Record) *reading.Bucket) (found bool, err error)
+	// FixBuckets replaces stored buckets by what fix makes of them, provided that
+	// nobody changes them meanwhile: then fix is asked again. It is not asked
+	// about outliers, nor about what is not there; nil leaves a bucket as it is,
+	// and one without readings is removed.
+	FixBuckets(ctx context.Context, keys []reading.Key, fix func(have *reading.Record) *reading.Bucket) error
 }
 
 // Config is what is rebuilt.

@@ -111,18 +111,20 @@ func (m *memory) put(b *reading.Bucket) {
 	}
 }
 
-func (m *memory) FixBucket(_ context.Context, key reading.Key, fix func(*reading.Record) *reading.Bucket) (bool, error) {
-	if err := m.step(); err != nil {
-		return false, err
+func (m *memory) FixBuckets(_ context.Context, keys []reading.Key, fix func(*reading.Record) *reading.Bucket) error {
+	for _, key := range keys {
+		if err := m.step(); err != nil {
+			return err
+		}
+		r, found := m.buckets[key]
+		if !found || r.Outlier {
+			continue
+		}
+		if want := fix(&r); want != nil {
+			m.put(want)
+		}
 	}
-	r, found := m.buckets[key]
-	if !found || r.Outlier {
-		return found, nil
-	}
-	if want := fix(&r); want != nil {
-		m.put(want)
-	}
-	return true, nil
+	return nil
 }
 
 // add puts a reading into a bucket of that span.

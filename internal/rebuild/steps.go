@@ -17,23 +17,15 @@ const (
 // carryOut puts each reading into its own bucket first, and only then takes it
 // out of those that it does not belong to. At every moment it is in one.
 func (p *plan) carryOut(ctx context.Context) error {
+	if err := p.mend(ctx); err != nil {
+		return err
+	}
 	var missing []*reading.Bucket
 	for _, start := range p.starts() {
-		w := p.windows[start]
-		if w.outlier {
-			continue
-		}
-		if w.there && w.wrong {
-			done, err := p.mend(ctx, w)
-			if err != nil {
-				return err
+		if w := p.windows[start]; !w.outlier && !w.mended {
+			if lacking := w.lacking(p.placed); lacking.Count() > 0 {
+				missing = append(missing, lacking)
 			}
-			if done {
-				continue
-			}
-		}
-		if lacking := w.lacking(p.placed); lacking.Count() > 0 {
-			missing = append(missing, lacking)
 		}
 	}
 	if err := p.add(ctx, missing); err != nil {
@@ -57,32 +49,40 @@ func (w *window) lacking(placed map[int64]bool) *reading.Bucket {
 	return b
 }
 
-// mend replaces a bucket that is wrong. It reports false if there is none to be
-// replaced any more.
-func (p *plan) mend(ctx context.Context, w *window) (bool, error) {
-	asked, mended := false, false
-	_, err := p.target.FixBucket(ctx, w.want.Key(), func(have *reading.Record) *reading.Bucket {
-		asked = true
+// mend replaces the buckets that are wrong.
+func (p *plan) mend(ctx context.Context) error {
+	var keys []reading.Key
+	for _, start := range p.starts() {
+		if w := p.windows[start]; w.there && w.wrong && !w.outlier {
+			keys = append(keys, w.want.Key())
+		}
+	}
+	replaced := map[int64]bool{}
+	err := p.target.FixBuckets(ctx, keys, func(have *reading.Record) *reading.Bucket {
+		w := p.windows[have.Start]
+		w.mended = true
 		want, right := p.corrected(have, w)
-		if mended = !right; right {
+		if right {
 			return nil
 		}
+		replaced[have.Start] = true
 		return want
 	})
 	if err != nil {
-		return false, err
+		return err
 	}
-	if !asked { // it was removed, or has become an outlier
-		clear(w.have)
-		return false, nil
+	p.sum.Mended += int64(len(replaced))
+	for _, key := range keys {
+		w := p.windows[key.Start]
+		if !w.mended { // it was removed, or has become an outlier
+			clear(w.have)
+			continue
+		}
+		for _, off := range w.want.Offsets {
+			p.placed[w.want.Start+int64(off)] = true
+		}
 	}
-	if mended {
-		p.sum.Mended++
-	}
-	for _, off := range w.want.Offsets {
-		p.placed[w.want.Start+int64(off)] = true
-	}
-	return true, nil
+	return nil
 }
 
 // corrected is the bucket as it should be: with raw's values, and with what it
@@ -133,34 +133,43 @@ func (p *plan) add(ctx context.Context, missing []*reading.Bucket) error {
 
 // shrink takes out of buckets what is in its own bucket by now.
 func (p *plan) shrink(ctx context.Context) error {
+	keys := make([]reading.Key, 0, len(p.strays))
 	for _, start := range slices.Sorted(maps.Keys(p.strays)) {
-		gone := map[int64]bool{}
-		for _, t := range p.strays[start] {
-			gone[t] = p.placed[t]
+		keys = append(keys, reading.Key{Series: p.series, Start: start})
+	}
+	moved, removed := map[int64]int{}, map[int64]bool{}
+	err := p.target.FixBuckets(ctx, keys, func(have *reading.Record) *reading.Bucket {
+		rest, n := p.without(have)
+		if n == 0 {
+			return nil
 		}
-		moved, removed := 0, false
-		_, err := p.target.FixBucket(ctx, reading.Key{Series: p.series, Start: start}, func(have *reading.Record) *reading.Bucket {
-			rest := &reading.Bucket{Series: have.Series, Start: have.Start}
-			moved = 0
-			for i, off := range have.Offsets[:min(len(have.Offsets), len(have.Values))] {
-				if t := have.Start + int64(off); gone[t] {
-					moved++
-				} else if v := have.Values[i]; v-v == 0 {
-					rest.Add(t, v)
-				}
-			}
-			if removed = rest.Count() == 0; moved == 0 {
-				return nil
-			}
-			return rest
-		})
-		if err != nil {
-			return err
-		}
-		p.sum.Moved += int64(moved)
-		if removed && moved > 0 {
+		moved[have.Start], removed[have.Start] = n, rest.Count() == 0
+		return rest
+	})
+	if err != nil {
+		return err
+	}
+	for start, n := range moved {
+		p.sum.Moved += int64(n)
+		if removed[start] {
 			p.sum.Removed++
 		}
 	}
 	return nil
+}
+
+// without is a bucket without those of its strays that are placed, and how many
+// these are.
+func (p *plan) without(have *reading.Record) (rest *reading.Bucket, gone int) {
+	rest = &reading.Bucket{Series: have.Series, Start: have.Start}
+	strays := p.strays[have.Start]
+	for i, off := range have.Offsets[:min(len(have.Offsets), len(have.Values))] {
+		t, v := have.Start+int64(off), have.Values[i]
+		if _, stray := slices.BinarySearch(strays, t); stray && p.placed[t] {
+			gone++
+		} else if v-v == 0 { // neither NaN nor an infinity
+			rest.Add(t, v)
+		}
+	}
+	return rest, gone
 }

@@ -8,13 +8,16 @@ import (
 
 // Fixer mends stored buckets.
 type Fixer interface {
-	// FixBucket reads the bucket, asks fix what it should be, and puts that in
-	// its place if it is still what was read; else it reads and asks again. A
-	// bucket without readings is removed, nil leaves it as it is. It reports
-	// whether the bucket was there. An outlier is not asked about.
-	FixBucket(ctx context.Context, key reading.Key, fix func(have *reading.Record) *reading.Bucket) (found bool, err error)
+	// FixBuckets reads the buckets, asks fix of each what it should be, and puts
+	// that in its place if it is still what was read; else it reads and asks
+	// again. A bucket without readings is removed, nil leaves it as it is. Fix is
+	// not asked about an outlier, nor about a bucket that is not there.
+	FixBuckets(ctx context.Context, keys []reading.Key, fix func(have *reading.Record) *reading.Bucket) error
 }
 
 // fixRounds bounds how often a bucket is read again because someone else
 // changed it.
 const fixRounds = 50
+
+// fixAtOnce is how many buckets are mended in one go.
+const fixAtOnce = 200

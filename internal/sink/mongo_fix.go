@@ -1,10 +1,9 @@
 package sink
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -16,99 +15,111 @@ import (
 	"gudang/internal/reading"
 )
 
-// FixBucket implements Store by compare-and-swap: the bucket is written only
-// if its arrays and counters are still those that were read.
-func (m *Mongo) FixBucket(ctx context.Context, key reading.Key, fix func(have *reading.Record) *reading.Bucket) (found bool, err error) {
+// FixBuckets implements Store by compare-and-swap: a bucket is written only if
+// its arrays and counters are still those that were read.
+func (m *Mongo) FixBuckets(ctx context.Context, keys []reading.Key, fix func(have *reading.Record) *reading.Bucket) error {
 	db, err := m.client.Database()
 	if err != nil {
-		return false, err
+		return err
 	}
 	store := fixCollection{db.Collection(mongodb.Buckets, options.Collection().SetReadPreference(readpref.Primary()))}
-	found, err = fixBucket(ctx, store, key, fix)
-	if err != nil {
-		return found, fmt.Errorf("cannot mend the bucket of %q, %s in MongoDB: %w", key.Sensor, key.Metric, m.client.Explain(err))
+	for some := range slices.Chunk(keys, fixAtOnce) {
+		if err := fixBuckets(ctx, store, some, fix); err != nil {
+			return fmt.Errorf("cannot mend %d buckets in MongoDB: %w", len(some), m.client.Explain(err))
+		}
 	}
-	return found, nil
+	return nil
 }
 
-// fixStore is what fixBucket needs of a server.
+// fixStore is what fixBuckets needs of a server.
 type fixStore interface {
-	get(ctx context.Context, id bson.Binary) (bson.Raw, error) // nil: there is none
-	// swap says whether the filter still matched.
-	swap(ctx context.Context, filter, update bson.D) (bool, error)
-	remove(ctx context.Context, filter bson.D) (bool, error)
+	get(ctx context.Context, ids bson.A) ([]bson.Raw, error)
+	// swap carries out updates and removals, and says how many still matched.
+	swap(ctx context.Context, models []mongo.WriteModel) (int64, error)
 }
 
 type fixCollection struct{ *mongo.Collection }
 
-func (c fixCollection) get(ctx context.Context, id bson.Binary) (bson.Raw, error) {
+func (c fixCollection) get(ctx context.Context, ids bson.A) (docs []bson.Raw, err error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
-	doc, err := c.FindOne(ctx, bson.D{{Key: "_id", Value: id}}).Raw()
-	if errors.Is(err, mongo.ErrNoDocuments) {
-		return nil, nil
+	cursor, err := c.Find(ctx, bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}}})
+	if err != nil {
+		return nil, err
 	}
-	return bytes.Clone(doc), err
+	return docs, cursor.All(ctx, &docs)
 }
 
-func (c fixCollection) swap(ctx context.Context, filter, update bson.D) (bool, error) {
+func (c fixCollection) swap(ctx context.Context, models []mongo.WriteModel) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
-	result, err := c.UpdateOne(ctx, filter, update)
-	return err == nil && result.MatchedCount == 1, err
-}
-
-func (c fixCollection) remove(ctx context.Context, filter bson.D) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
-	defer cancel()
-	result, err := c.DeleteOne(ctx, filter)
-	return err == nil && result.DeletedCount == 1, err
+	result, err := c.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
+	if err != nil {
+		return 0, err
+	}
+	return result.MatchedCount + result.DeletedCount, nil
 }
 
 // fixPause lets a bucket that is being written come to rest.
 const fixPause = 20 * time.Millisecond
 
-func fixBucket(ctx context.Context, store fixStore, key reading.Key, fix func(have *reading.Record) *reading.Bucket) (found bool, err error) {
-	id := key.ID(key.Start)
-	uuid := bson.Binary{Subtype: bson.TypeBinaryUUID, Data: id[:]}
+func fixBuckets(ctx context.Context, store fixStore, keys []reading.Key, fix func(have *reading.Record) *reading.Bucket) error {
+	ids := make(bson.A, len(keys))
+	byID := make(map[[16]byte]reading.Key, len(keys))
+	for i, key := range keys {
+		id := key.ID(key.Start)
+		ids[i], byID[id] = bson.Binary{Subtype: bson.TypeBinaryUUID, Data: id[:]}, key
+	}
 	for range fixRounds {
-		doc, err := store.get(ctx, uuid)
-		if err != nil || doc == nil {
-			return false, err
+		docs, err := store.get(ctx, ids)
+		if err != nil {
+			return err
 		}
-		have := mongodb.DecodeRecord(doc)
-		if have.Key != key {
-			return true, errors.New("the document under its _id is another's")
+		models, err := fixes(docs, byID, fix)
+		if err != nil || len(models) == 0 {
+			return err
 		}
-		if have.Outlier {
-			return true, nil
+		done, err := store.swap(ctx, models)
+		if err != nil || done == int64(len(models)) {
+			return err
 		}
-		want := fix(have)
-		if want == nil {
-			return true, nil
-		}
-		filter := asItWas(uuid, doc)
-		var swapped bool
-		if want.Count() == 0 {
-			swapped, err = store.remove(ctx, filter)
-		} else {
-			swapped, err = store.swap(ctx, filter, bson.D{{Key: "$set", Value: contents(want)}})
-		}
-		if swapped || err != nil {
-			return true, err
-		}
+		// Which of them were changed meanwhile is not said: those that are right
+		// by now are found to be so.
 		if err := rest(ctx, fixPause); err != nil {
-			return true, err
+			return err
 		}
 	}
-	return true, errContested
+	return errContested
+}
+
+// fixes are the writes that make of the documents what they should be.
+func fixes(docs []bson.Raw, byID map[[16]byte]reading.Key, fix func(have *reading.Record) *reading.Bucket) (models []mongo.WriteModel, err error) {
+	for _, doc := range docs {
+		have := mongodb.DecodeRecord(doc)
+		id := have.ID(have.Start)
+		if key, ours := byID[id]; !ours || have.Key != key {
+			return nil, fmt.Errorf("the document %s is another bucket's: sensorId %s, metric %s, start %s",
+				doc.Lookup("_id"), doc.Lookup("sensorId"), doc.Lookup("metric"), doc.Lookup("start"))
+		}
+		if have.Outlier {
+			continue
+		}
+		switch want := fix(have); {
+		case want == nil:
+		case want.Count() == 0:
+			models = append(models, mongo.NewDeleteOneModel().SetFilter(asItWas(doc)))
+		default:
+			models = append(models, mongo.NewUpdateOneModel().SetFilter(asItWas(doc)).SetUpdate(bson.D{{Key: "$set", Value: contents(want)}}))
+		}
+	}
+	return models, nil
 }
 
 // asItWas matches the document while it is what was read. With the fields of
 // the shard key in it, it finds its shard.
-func asItWas(id bson.Binary, doc bson.Raw) bson.D {
-	filter := bson.D{{Key: "_id", Value: id}}
-	for _, name := range []string{"sensorId", "metric", "start"} {
+func asItWas(doc bson.Raw) bson.D {
+	var filter bson.D
+	for _, name := range []string{"_id", "sensorId", "metric", "start"} {
 		filter = append(filter, bson.E{Key: name, Value: doc.Lookup(name)})
 	}
 	for _, name := range append([]string{"offsets", "values", "isOutlier"}, summaryFields...) {

@@ -193,63 +193,61 @@ type fixServer struct {
 	doc    bson.D
 	before func(n int) // of each write
 	n      int
-	filter bson.D
 }
 
-func (f *fixServer) get(context.Context, bson.Binary) (bson.Raw, error) {
+func (f *fixServer) get(context.Context, bson.A) ([]bson.Raw, error) {
 	if f.doc == nil {
 		return nil, nil
 	}
-	return bson.Marshal(f.doc)
+	raw, err := bson.Marshal(f.doc)
+	return []bson.Raw{raw}, err
 }
 
 // matches compares as MongoDB does what asItWas asks for.
 func (f *fixServer) matches(filter bson.D) bool {
 	f.n++
-	f.filter = filter
 	if f.before != nil {
 		f.before(f.n)
 	}
 	raw, err := bson.Marshal(f.doc)
+	if err != nil {
+		return false
+	}
 	for _, e := range filter {
-		want, _ := bson.Marshal(bson.D{e})
-		have := bson.Raw(raw).Lookup(e.Key)
-		condition := bson.Raw(want).Lookup(e.Key)
-		switch d, isDoc := condition.DocumentOK(); {
-		case isDoc && !d.Lookup("$exists").IsZero():
-			err = errors.Join(err, mismatch(have.IsZero()))
-		case isDoc:
-			err = errors.Join(err, mismatch(have.Equal(d.Lookup("$eq"))))
-		default:
-			err = errors.Join(err, mismatch(have.Equal(condition)))
+		want, err := bson.Marshal(bson.D{e})
+		if err != nil {
+			return false
+		}
+		have, condition := bson.Raw(raw).Lookup(e.Key), bson.Raw(want).Lookup(e.Key)
+		same := have.Equal(condition)
+		if d, isDoc := condition.DocumentOK(); isDoc {
+			same = have.Equal(d.Lookup("$eq")) || have.IsZero() && !d.Lookup("$exists").IsZero()
+		}
+		if !same {
+			return false
 		}
 	}
-	return err == nil
+	return true
 }
 
-func mismatch(same bool) error {
-	if same {
-		return nil
+func (f *fixServer) swap(_ context.Context, models []mongo.WriteModel) (done int64, err error) {
+	for _, model := range models {
+		switch m := model.(type) {
+		case *mongo.UpdateOneModel:
+			if f.matches(m.Filter.(bson.D)) {
+				for _, e := range m.Update.(bson.D)[0].Value.(bson.D) {
+					set(f.doc, e.Key, e.Value)
+				}
+				done++
+			}
+		case *mongo.DeleteOneModel:
+			if f.matches(m.Filter.(bson.D)) {
+				f.doc = nil
+				done++
+			}
+		}
 	}
-	return errors.New("another")
-}
-
-func (f *fixServer) swap(_ context.Context, filter, update bson.D) (bool, error) {
-	if !f.matches(filter) {
-		return false, nil
-	}
-	for _, e := range update[0].Value.(bson.D) {
-		set(f.doc, e.Key, e.Value)
-	}
-	return true, nil
-}
-
-func (f *fixServer) remove(_ context.Context, filter bson.D) (bool, error) {
-	if !f.matches(filter) {
-		return false, nil
-	}
-	f.doc = nil
-	return true, nil
+	return done, nil
 }
 
 func storedDoc(key reading.Key) bson.D {
@@ -265,22 +263,25 @@ func TestABucketIsFixedAsItWasRead(t *testing.T) { synctest.Test(t, testFixedAsR
 func testFixedAsRead(t *testing.T) {
 	key := reading.Key{Series: reading.Series{Sensor: "a", Metric: "t"}, Start: 60_000}
 	want := reading.BucketOf(key, []int32{0, 5}, []float64{1, 2})
-	f := &fixServer{doc: storedDoc(key), before: nil}
+	f := &fixServer{doc: storedDoc(key)}
 	f.before = func(n int) {
 		if n < 3 { // a shell, say, changes a counter
 			set(f.doc, "sum", float64(n*100))
 		}
 	}
 	asked := 0
-	found, err := fixBucket(t.Context(), f, key, func(r *reading.Record) *reading.Bucket {
-		asked++
-		if r.Sound() || r.Key != key || !math.IsNaN(r.Min) {
-			t.Errorf("asked about %+v", r)
-		}
-		return want
-	})
-	if err != nil || !found || asked != 3 {
-		t.Errorf("found %t, asked %d times, error %v", found, asked, err)
+	fix := func(keys []reading.Key, want *reading.Bucket) error {
+		asked = 0
+		return fixBuckets(t.Context(), f, keys, func(r *reading.Record) *reading.Bucket {
+			asked++
+			if r.Key != key {
+				t.Errorf("asked about %+v", r)
+			}
+			return want
+		})
+	}
+	if err := fix([]reading.Key{key}, want); err != nil || asked != 3 {
+		t.Errorf("asked %d times, error %v", asked, err)
 	}
 	raw, err := bson.Marshal(f.doc)
 	if err != nil || !mongodb.DecodeRecord(raw).Sound() {
@@ -288,16 +289,19 @@ func testFixedAsRead(t *testing.T) {
 	}
 
 	f.before = func(n int) { set(f.doc, "sum", float64(n)) }
-	if _, err := fixBucket(t.Context(), f, key, func(*reading.Record) *reading.Bucket { return want }); !errors.Is(err, errContested) {
-		t.Errorf("a bucket that never rests: %v", err)
+	if err := fix([]reading.Key{key}, want); !errors.Is(err, errContested) || asked != fixRounds {
+		t.Errorf("a bucket that never rests: asked %d times, %v", asked, err)
 	}
 	f.before = nil
-	other := reading.Key{Series: key.Series, Start: 120_000}
-	if _, err := fixBucket(t.Context(), f, other, func(*reading.Record) *reading.Bucket { return want }); err == nil {
+	if err := fix([]reading.Key{{Series: key.Series, Start: 120_000}}, want); err == nil || asked != 0 {
 		t.Error("another's document was taken for the bucket")
 	}
 	set(f.doc, "isOutlier", true)
-	if _, err := fixBucket(t.Context(), f, key, func(*reading.Record) *reading.Bucket { t.Error("asked about an outlier"); return nil }); err != nil {
-		t.Error(err)
+	if err := fix([]reading.Key{key}, want); err != nil || asked != 0 {
+		t.Errorf("an outlier: asked %d times, error %v", asked, err)
+	}
+	set(f.doc, "isOutlier", false)
+	if err := fix([]reading.Key{key}, &reading.Bucket{Series: key.Series, Start: key.Start}); err != nil || f.doc != nil {
+		t.Errorf("removed: %v, error %v", f.doc, err)
 	}
 }

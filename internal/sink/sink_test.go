@@ -73,8 +73,8 @@ func (s *script) WriteRaw(_ context.Context, buckets []*reading.Bucket) (int, st
 	return s.keep(len(s.raw))
 }
 
-func (s *script) FixBucket(context.Context, reading.Key, func(*reading.Record) *reading.Bucket) (bool, error) {
-	return false, nil
+func (s *script) FixBuckets(context.Context, []reading.Key, func(*reading.Record) *reading.Bucket) error {
+	return nil
 }
 
 func ok(int, []*reading.Bucket) Result { return Result{} }

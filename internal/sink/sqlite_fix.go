@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/ncruces/go-sqlite3"
 
@@ -12,36 +13,46 @@ import (
 
 const deleteBucket = `DELETE FROM buckets WHERE rowid = ?`
 
-// FixBucket implements Store: in one transaction nobody comes in between.
-func (s *SQLite) FixBucket(ctx context.Context, key reading.Key, fix func(have *reading.Record) *reading.Bucket) (found bool, err error) {
-	err = s.inTransaction(ctx, func(c *sqliteConn) error {
-		st, there, err := c.query(selectBucket, key.Sensor, key.Metric, key.Start)
-		if err != nil || !there {
-			return err
-		}
-		found = true
-		rowid, have := st.ColumnInt64(0), readRecord(st, key)
-		if err := st.Reset(); err != nil || have.Outlier {
-			return err
-		}
-		want := fix(have)
-		switch {
-		case want == nil:
+// FixBuckets implements Store: within a transaction nobody comes in between.
+func (s *SQLite) FixBuckets(ctx context.Context, keys []reading.Key, fix func(have *reading.Record) *reading.Bucket) error {
+	for some := range slices.Chunk(keys, fixAtOnce) {
+		err := s.inTransaction(ctx, func(c *sqliteConn) error {
+			for _, key := range some {
+				if err := c.fixBucket(key, fix); err != nil {
+					return err
+				}
+			}
 			return nil
-		case want.Count() == 0:
-			return c.exec(deleteBucket, rowid)
-		case want.Count() > maxReadings:
-			return errFull
+		})
+		if err != nil {
+			return fmt.Errorf("cannot mend %d buckets of the embedded store: %w", len(some), err)
 		}
-		c.text[0] = append(c.text[0][:0], '[')
-		c.text[1] = append(c.text[1][:0], '[')
-		c.appendArrays(want)
-		return c.exec(updateBucket, int64(want.Count()), want.Sum+0, want.Min+0, want.Max+0, c.text[0], c.text[1], rowid)
-	})
-	if err != nil {
-		return found, fmt.Errorf("cannot mend the bucket of %q, %s in the embedded store: %w", key.Sensor, key.Metric, err)
 	}
-	return found, nil
+	return nil
+}
+
+func (c *sqliteConn) fixBucket(key reading.Key, fix func(have *reading.Record) *reading.Bucket) error {
+	st, found, err := c.query(selectBucket, key.Sensor, key.Metric, key.Start)
+	if err != nil || !found {
+		return err
+	}
+	rowid, have := st.ColumnInt64(0), readRecord(st, key)
+	if err := st.Reset(); err != nil || have.Outlier {
+		return err
+	}
+	want := fix(have)
+	switch {
+	case want == nil:
+		return nil
+	case want.Count() == 0:
+		return c.exec(deleteBucket, rowid)
+	case want.Count() > maxReadings:
+		return errFull
+	}
+	c.text[0] = append(c.text[0][:0], '[')
+	c.text[1] = append(c.text[1][:0], '[')
+	c.appendArrays(want)
+	return c.exec(updateBucket, int64(want.Count()), want.Sum+0, want.Min+0, want.Max+0, c.text[0], c.text[1], rowid)
 }
 
 // readRecord reads the row of selectBucket as it is.
