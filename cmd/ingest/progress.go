@@ -63,7 +63,7 @@ func (p *progress) text(part float64, took time.Duration, said string) string {
 	}
 	left := ""
 	if part > 0.01 {
-		left = ", " + (time.Duration(float64(took) * (1 - part) / part)).Round(time.Second).String() + " left"
+		left = ", " + time.Duration(float64(took)*(1-part)/part).Round(time.Second).String() + " left"
 	}
 	return fmt.Sprintf("%s%3.0f %%  %s%s", bar, 100*part, said, left)
 }
