@@ -20,6 +20,10 @@ type Config struct {
 	// Write adds the readings of the buckets to what is stored, and returns
 	// which of them were not.
 	Write func(ctx context.Context, buckets []*reading.Bucket) ([]reading.Refusal, error)
+	// Gather is how many readings are in memory at once; 0: the default. In a
+	// file that is not sorted, it is what makes a bucket be written once and not
+	// many times.
+	Gather int
 	// Progress is told after each write, and Format once, if they are not nil.
 	Progress func(Summary)
 	Format   func(string)
@@ -47,8 +51,6 @@ type BadLine struct {
 }
 
 const (
-	// gathered is how many readings are in memory at once. In a file that is
-	// not sorted, it is what makes a bucket be written once and not many times.
 	gathered = 200_000
 	// A write is bounded, so that a service beside gets its turn.
 	bucketsAtOnce  = 1000
@@ -59,6 +61,9 @@ const (
 
 // Import stores the readings of a file. What cannot be one costs its line.
 func Import(ctx context.Context, in io.Reader, cfg Config) (Summary, error) {
+	if cfg.Gather == 0 {
+		cfg.Gather = gathered
+	}
 	im := importer{cfg: cfg, buckets: map[reading.Key]*reading.Bucket{}}
 	im.sum.BadLines = []BadLine{}
 	r, err := NewReader(in, cfg.Rows)
@@ -78,7 +83,7 @@ func Import(ctx context.Context, in io.Reader, cfg Config) (Summary, error) {
 			return im.sum, errors.Join(fmt.Errorf("cannot read on after line %d: %w", line, err), im.flush(ctx))
 		}
 		im.line(line, &out)
-		if im.held >= gathered {
+		if im.held >= cfg.Gather {
 			if err := im.flush(ctx); err != nil {
 				return im.sum, err
 			}

@@ -2,6 +2,7 @@ package query
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -108,7 +109,7 @@ func VerifyRaw(ctx context.Context, store SeriesReader, check RawCheck) (RawRepo
 			}
 			return nil
 		})
-		if err != nil {
+		if err != nil && !errors.Is(err, errEnough) {
 			yield(reading.Summary{}, err)
 		}
 	})
