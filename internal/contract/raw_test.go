@@ -33,6 +33,7 @@ var rawCases = []struct {
 	{"buckets that agree with raw are found exact", testVerifyExact},
 	{"every difference from raw is named", testVerifyDifferences},
 	{"what raw cannot have is no difference", testVerifyOutside},
+	{"buckets of several spans are found exact", testVerifySpans},
 	{"buckets are built from raw", testRebuildFromRaw},
 	{"wrong buckets are mended", testRebuildMends},
 	{"buckets are brought to another span, stopped at every step", testRebuildSpans},

@@ -114,3 +114,20 @@ func testVerifyOutside(t *testing.T, s *suite) {
 		t.Errorf("a bucket that was deleted for its age: %+v", r)
 	}
 }
+
+// Buckets of several spans share a time where the span was changed. None of
+// them alone says what raw does, grouped, and all of them together do.
+func testVerifySpans(t *testing.T, s *suite) {
+	id, begin := series("S-01", "temperature"), (3 * minute).Start(base)
+	s.both(t,
+		bucketOf(id, begin, point{0, 1}, point{70_000, 2}, point{130_000, 3}), // three minutes of it
+		bucketOf(id, begin+60_000, point{20_000, 4}),
+		bucketOf(id, begin+120_000, point{30_000, 5}),
+		bucketOf(id, begin+180_000, point{0, 6}),
+	)
+	for span, grouped := range map[reading.Span]int64{minute: 1, 3 * minute: 1, 60 * minute: 0} {
+		if r := s.check(t, query.RawCheck{Span: span}); !r.OK() || r.Same != 6 || r.Buckets != 4 || r.Grouped != grouped {
+			t.Errorf("by %v: %+v", span.Duration(), r)
+		}
+	}
+}
