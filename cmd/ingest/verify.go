@@ -33,22 +33,18 @@ func runVerify(ctx context.Context, c *config, out io.Writer, args []string) err
 		return err
 	}
 	defer store.Close()
+	look := func() (report, error) { return verify(ctx, store, manifests) }
+	if len(manifests) == 0 {
+		if err := somethingRaw(ctx, store, set.Output()); err != nil {
+			return err
+		}
+		look = func() (report, error) { return query.VerifyRaw(ctx, store, rawCheck(c, time.Now())) }
+	}
 	if err := store.Ping(ctx); err != nil {
 		return fmt.Errorf("cannot verify %s: %w", c.storeName(), err)
 	}
 	if !*asJSON {
 		fmt.Fprintf(out, "store        %s\n", c.storeName())
-	}
-	look := func() (report, error) { return verify(ctx, store, manifests) }
-	if len(manifests) == 0 {
-		if raw, err := store.RawExtent(ctx); err != nil {
-			return err
-		} else if raw.Count == 0 {
-			fmt.Fprintln(set.Output(), "ingest verify: raw is empty, there is nothing to compare with: RAW=true keeps raw readings from now on; "+
-				"or give what simulate -manifest FILE wrote: -manifest FILE")
-			return errUsage
-		}
-		look = func() (report, error) { return query.VerifyRaw(ctx, store, rawCheck(c, time.Now())) }
 	}
 	found, err := look()
 	for deadline := time.Now().Add(*wait); err == nil && !found.OK() && time.Now().Before(deadline); {
@@ -69,6 +65,17 @@ func runVerify(ctx context.Context, c *config, out io.Writer, args []string) err
 	}
 	if err == nil && !found.OK() {
 		return errCheck
+	}
+	return err
+}
+
+// somethingRaw says what to give where there is nothing to compare with.
+func somethingRaw(ctx context.Context, store query.Store, errOut io.Writer) error {
+	raw, err := store.RawExtent(ctx)
+	if err == nil && raw.Count == 0 {
+		fmt.Fprintln(errOut, "ingest verify: raw is empty, there is nothing to compare with: RAW=true keeps raw readings from now on; "+
+			"or give a manifest: -manifest FILE, as written by simulate -manifest FILE")
+		return errUsage
 	}
 	return err
 }
