@@ -15,10 +15,10 @@ const (
 	selectNextSeries = `SELECT sensorId, metric FROM (SELECT sensorId, metric FROM raw WHERE (sensorId, metric) > (?1, ?2) ORDER BY sensorId, metric LIMIT 1)
 		UNION SELECT sensorId, metric FROM (SELECT sensorId, metric FROM buckets WHERE (sensorId, metric) > (?1, ?2) ORDER BY sensorId, metric LIMIT 1)
 		ORDER BY sensorId, metric LIMIT 1`
-	selectRaw      = `SELECT time, value FROM raw WHERE sensorId = ? AND metric = ? AND time >= ? AND time < ? ORDER BY time LIMIT ?`
-	selectOverflow = `SELECT time, value FROM overflow WHERE sensorId = ? AND metric = ? AND time >= ? AND time < ? ORDER BY time LIMIT ?`
-	selectExtent   = `SELECT count(*), min(time), max(time) FROM raw`
-	selectRecords  = `SELECT start, count, sum, min, max, isOutlier, offsets, "values" FROM buckets WHERE sensorId = ? AND metric = ? AND start >= ? AND start < ? ORDER BY start LIMIT ?`
+	selectRawPoints      = `SELECT time, value FROM raw WHERE sensorId = ? AND metric = ? AND time >= ? AND time < ? ORDER BY time LIMIT ?`
+	selectOverflowPoints = `SELECT time, value FROM overflow WHERE sensorId = ? AND metric = ? AND time >= ? AND time < ? ORDER BY time LIMIT ?`
+	selectExtent         = `SELECT count(*), min(time), max(time) FROM raw`
+	selectRecords        = `SELECT start, count, sum, min, max, isOutlier, offsets, "values" FROM buckets WHERE sensorId = ? AND metric = ? AND start >= ? AND start < ? ORDER BY start LIMIT ?`
 )
 
 // NextSeries implements Store.
@@ -37,12 +37,12 @@ func (s *SQLite) NextSeries(ctx context.Context, after reading.Series) (next rea
 
 // RawReadings implements Store.
 func (s *SQLite) RawReadings(ctx context.Context, q reading.Query) ([]reading.Point, error) {
-	return s.points(ctx, selectRaw, q)
+	return s.points(ctx, selectRawPoints, q)
 }
 
 // OverflowReadings implements Store.
 func (s *SQLite) OverflowReadings(ctx context.Context, q reading.Query) ([]reading.Point, error) {
-	return s.points(ctx, selectOverflow, q)
+	return s.points(ctx, selectOverflowPoints, q)
 }
 
 func (s *SQLite) points(ctx context.Context, text string, q reading.Query) (found []reading.Point, err error) {

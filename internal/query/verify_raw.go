@@ -215,12 +215,14 @@ func (v *rawVerifier) expired(ms int64) bool {
 func (v *rawVerifier) record(r *reading.Record, nextStart int64) error {
 	v.settle()
 	v.report.Buckets++
+	for _, problem := range r.Problems() {
+		v.report.BadBucket.add("bucket %s: %s", at(r.Series, r.Start), problem)
+	}
 	span := int64(v.check.Span)
 	end, fits := r.Until, v.check.Span.Start(r.Start) == r.Start
 	if r.Outlier {
 		fits = fits && (r.Until == 0 || r.Until == r.Start+span)
 	} else {
-		v.contradictions(r)
 		for _, off := range r.Offsets {
 			end = max(end, r.Start+int64(off)+1)
 			fits = fits && off >= 0 && int64(off) < span
@@ -250,15 +252,6 @@ func ahead(a, b reading.Key) bool {
 		return c < 0
 	}
 	return a.Start < b.Start
-}
-
-func (v *rawVerifier) contradictions(r *reading.Record) {
-	for _, problem := range contradictions(&Stored{Summary: r.Summary, ID: r.ID(r.Start), Offsets: r.Offsets, Values: r.Values}) {
-		v.report.BadBucket.add("bucket %s: %s", at(r.Series, r.Start), problem)
-	}
-	if r.Damaged {
-		v.report.BadBucket.add("bucket %s: a part of it is of no form that is written", at(r.Series, r.Start))
-	}
 }
 
 // settle compares the bucket that is pending with its group.

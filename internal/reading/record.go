@@ -2,6 +2,7 @@ package reading
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 )
@@ -26,21 +27,50 @@ const SumTolerance = 1e-9
 
 // Sound says whether the arrays and the summary agree. An outlier has no arrays
 // to disagree with.
-func (r *Record) Sound() bool {
-	n := len(r.Values)
-	if r.Outlier {
-		return !r.Damaged
+func (r *Record) Sound() bool { return len(r.Problems()) == 0 }
+
+// Problems are the ways in which the bucket contradicts itself, in words.
+func (r *Record) Problems() (problems []string) {
+	say := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+	if r.Damaged {
+		say("a part of it is of no form that is written")
 	}
-	if r.Damaged || n == 0 || len(r.Offsets) != n || r.Count != int64(n) || r.Min != slices.Min(r.Values) || r.Max != slices.Max(r.Values) {
-		return false
+	n := len(r.Values)
+	switch {
+	case r.Outlier:
+		return problems
+	case len(r.Offsets) != n:
+		say("%d offsets, but %d values", len(r.Offsets), n)
+		return problems
+	case r.Count != int64(n):
+		say("count is %d, but it holds %d readings", r.Count, n)
+	}
+	if n == 0 {
+		say("it holds no readings")
+		return problems
+	}
+	if least, most := slices.Min(r.Values), slices.Max(r.Values); r.Min != least || r.Max != most {
+		say("min and max are %v and %v, but the values' are %v and %v", r.Min, r.Max, least, most)
 	}
 	var sum, size float64
 	for _, v := range r.Values {
 		sum += v
 		size += math.Abs(v)
 	}
+	if !SumsAgree(r.Sum, sum, size) {
+		say("sum is %v, but the values' is %v", r.Sum, sum)
+	}
 	offsets := slices.Sorted(slices.Values(r.Offsets))
-	return SumsAgree(r.Sum, sum, size) && offsets[0] >= 0 && len(slices.Compact(offsets)) == n
+	if offsets[0] < 0 {
+		say("offset %d lies before its start", offsets[0])
+	}
+	for i := 1; i < n; i++ {
+		if offsets[i] == offsets[i-1] {
+			say("offset %d stands in it twice", offsets[i])
+			break
+		}
+	}
+	return problems
 }
 
 // SumsAgree says whether two sums of the same values, whose magnitudes add up

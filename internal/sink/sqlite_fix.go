@@ -46,8 +46,6 @@ func (c *sqliteConn) fixBucket(key reading.Key, fix func(have *reading.Record) *
 		return nil
 	case want.Count() == 0:
 		return c.exec(deleteBucket, rowid)
-	case want.Count() > maxReadings:
-		return errFull
 	}
 	c.text[0] = append(c.text[0][:0], '[')
 	c.text[1] = append(c.text[1][:0], '[')
