@@ -28,10 +28,12 @@ func commands() []command {
 		{"", "", "run the service", runService},
 		{"demo", "", "run the service with a simulated fleet, nothing else needed", runDemo},
 		{"parse", "TOPIC [FILE|-]", "show what a payload becomes, or why not", runParse},
-		{"verify", "-manifest FILE", "check that each reading of a manifest is stored once, and nothing else", runVerify},
+		{"verify", "[-manifest FILE]", "check that buckets and raw readings agree, or that a manifest's are stored once, and nothing else", runVerify},
 		{"refresh", "[SENSOR]", "make the sensors' documents again from the buckets", runRefresh},
 		{"storage", "[-json]", "say what the store takes, and what other buckets would", runStorage},
 		{"doctor", "[-disk SIZE]", "say what is wrong with settings, broker and store", runDoctor},
+		{"rebuild", "", "build buckets from raw readings", runRebuild},
+		{"import", "FILE|-", "store the readings of a CSV or JSON file", runImport},
 		{"config", "[-json]", "print the settings in force, without secrets", runConfig},
 		{"version", "[-json]", "print the version", runVersion},
 	}

@@ -123,7 +123,7 @@ func newService(ctx context.Context, c *config, log *slog.Logger) (_ *service, e
 		intake = s.journal
 		health = append(health, web.Check{Name: "journal", Ready: s.journal.Check})
 	}
-	s.sink = sink.New(sink.Config{Latest: c.LatestReadings, Rollups: c.rolled, Log: log}, s.write, reg)
+	s.sink = sink.New(sink.Config{Latest: c.LatestReadings, Raw: c.Raw, Rollups: c.rolled, Log: log}, s.write, reg)
 	s.bucketer = bucketer.New(bucketer.Config{
 		Span: c.span, ReadingInterval: c.ReadingInterval, FlushInterval: c.FlushInterval, FlushReadings: c.FlushReadings,
 	}, intake, s.sink, s.sensors, reg)
@@ -171,7 +171,7 @@ func (s *service) tryStore() (err error) {
 			return err
 		}
 	case c.MongoDBURI != "":
-		store, err := sink.OpenMongo(c.MongoDBURI, c.MongoDBDatabase, sink.MongoLog(s.log), sink.MongoOutlier(c.OutlierReadings, c.span))
+		store, err := sink.OpenMongo(c.MongoDBURI, c.MongoDBDatabase, sink.MongoLog(s.log), sink.MongoOutlier(c.OutlierReadings, c.span), sink.MongoRaw(c.Raw))
 		if err != nil {
 			return &settingError{"MONGODB_URI", err}
 		}
@@ -194,7 +194,7 @@ func openWriter(c *config, log *slog.Logger) (sink.Store, error) {
 		return openTimeSeries(c, log)
 	}
 	if c.MongoDBURI != "" {
-		store, err := sink.OpenMongo(c.MongoDBURI, c.MongoDBDatabase, sink.MongoLog(log), sink.MongoOutlier(c.OutlierReadings, c.span))
+		store, err := sink.OpenMongo(c.MongoDBURI, c.MongoDBDatabase, sink.MongoLog(log), sink.MongoOutlier(c.OutlierReadings, c.span), sink.MongoRaw(c.Raw))
 		if err != nil {
 			return nil, &settingError{"MONGODB_URI", err}
 		}

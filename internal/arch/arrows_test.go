@@ -18,6 +18,8 @@ var arrows = map[string][]string{
 	"internal/sink":     {"internal/reading", "internal/mongodb"},
 	"internal/query":    {"internal/reading", "internal/mongodb", "internal/manifest"},
 	"internal/doctor":   {"internal/reading", "internal/query"}, // it judges what query found
+	"internal/rebuild":  {"internal/reading"},
+	"internal/history":  {"internal/reading", "internal/decode"},
 	"internal/web":      {"internal/reading"},
 	"internal/embedded": {"internal/reading"},
 	"internal/upkeep":   {"internal/reading"},

@@ -33,6 +33,10 @@ type harness struct {
 	// base, with the values of sensorOf) are in overflow; moved says that its
 	// arrays are gone.
 	spill func(t *testing.T, k reading.Key, moved bool, times ...int64)
+	// wipe empties the database.
+	wipe func(t *testing.T)
+	// rivals says that a write may come in while FixBucket looks at a bucket.
+	rivals bool
 }
 
 // suite is a harness with its stores open.
@@ -101,6 +105,7 @@ func run(t *testing.T, h harness) {
 	for _, c := range storageCases {
 		t.Run(c.name, func(t *testing.T) { c.test(t, s) })
 	}
+	runRaw(t, s)
 }
 
 // outlierReadings is the threshold that every harness opens its stores with.

@@ -43,8 +43,16 @@ func TestMongoDB(t *testing.T) {
 func mongoHarness(uri, database string, twoWriters bool, opts ...sink.MongoOption) harness {
 	return harness{
 		twoWriters: twoWriters,
+		rivals:     true,
+		wipe: func(t *testing.T) {
+			for _, name := range []string{"buckets", "raw", "overflow", "sensors"} {
+				if _, err := connect(t, uri).Database(database).Collection(name).DeleteMany(t.Context(), bson.D{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		},
 		open: func(t *testing.T) (sink.Store, query.Store) {
-			to, err := sink.OpenMongo(uri, database, append(opts, sink.MongoOutlier(outlierReadings, minute))...)
+			to, err := sink.OpenMongo(uri, database, append(opts, sink.MongoOutlier(outlierReadings, minute), sink.MongoRaw(true))...)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -19,6 +19,16 @@ func TestSQLite(t *testing.T) {
 			alter(t, dir, `UPDATE buckets SET sum = 'none' WHERE sensorId = ? AND metric = ? AND start = ?`, k)
 		},
 		spill: func(t *testing.T, k reading.Key, moved bool, times ...int64) { spillSQLite(t, dir, k, moved, times) },
+		wipe: func(t *testing.T) {
+			db, err := sqlite3.Open(filepath.Join(dir, "gudang.db"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer db.Close()
+			if err := db.Exec("DELETE FROM buckets; DELETE FROM raw; DELETE FROM overflow; DELETE FROM sensors"); err != nil {
+				t.Fatal(err)
+			}
+		},
 	})
 }
 

@@ -9,14 +9,14 @@ import (
 	"gudang/internal/sink"
 )
 
-// steps notes how long the store was busy with each step of a task.
-type steps struct {
+// restsBetween notes how long the store was busy with each step of a task.
+type restsBetween struct {
 	begun   time.Time
 	longest time.Duration
 	n       int
 }
 
-func (s *steps) rest(ctx context.Context, _ int) error {
+func (s *restsBetween) rest(ctx context.Context, _ int) error {
 	s.longest, s.n = max(s.longest, time.Since(s.begun)), s.n+1
 	s.begun = time.Now()
 	return ctx.Err()
@@ -47,12 +47,12 @@ func BenchmarkSQLiteUpkeep(b *testing.B) {
 }
 
 func measure(b *testing.B, name string, do func(rest sink.Rest) error) {
-	s := steps{begun: time.Now()}
+	s := restsBetween{begun: time.Now()}
 	begun := time.Now()
 	if err := do(s.rest); err != nil {
 		b.Fatal(err)
 	}
 	b.ReportMetric(float64(time.Since(begun).Milliseconds()), name+"-ms")
 	b.ReportMetric(float64(s.longest.Microseconds())/1000, name+"-longest-step-ms")
-	b.ReportMetric(float64(s.n), name+"-steps")
+	b.ReportMetric(float64(s.n), name+"-restsBetween")
 }

@@ -11,6 +11,7 @@ import (
 // Store is a database that is read from. Each query is served by an index, and
 // its cost is bounded by its limit; Scan and Storage read everything.
 type Store interface {
+	SeriesReader
 	// Sensors lists sensors in order of id, after the given one.
 	Sensors(ctx context.Context, after string, limit int) ([]reading.Sensor, error)
 	// Sensor is one of them, or reading.ErrNotFound.

@@ -63,6 +63,9 @@ func (m *Mongo) prepare(ctx context.Context, db *mongo.Database) error {
 	if err == nil {
 		m.setup.large, err = ensureLargeIndex(ctx, db, m.outlier)
 	}
+	if err == nil && m.raw {
+		err = ensureRawIndex(ctx, db)
+	}
 	if m.setup.ready = err == nil; !m.setup.ready {
 		m.log.Warn("cannot make the indexes of the store, reads will be slow", "error", m.client.Explain(err))
 	}

@@ -40,6 +40,7 @@ type Mongo struct {
 	client  *mongodb.Client
 	writers int
 	batch   int
+	raw     bool // raw readings are kept
 	log     *slog.Logger
 	setup   setup
 	rollups setup // of their index

@@ -18,6 +18,7 @@ import (
 // Config is what a sink depends on.
 type Config struct {
 	Latest  int            // points of the subset for each metric; 0: only the newest
+	Raw     bool           // keep every reading in raw too
 	Rollups []reading.Span // what late readings outdate, ascending; none: nothing is marked
 	Log     *slog.Logger
 }
@@ -29,6 +30,7 @@ type Sink struct {
 	log     *slog.Logger
 	metrics *metrics
 	latest  *latest
+	raw     bool
 
 	mu      sync.Mutex
 	failure error     // why the last flush was not taken; nil when it was
@@ -39,7 +41,7 @@ type Sink struct {
 
 // New makes a sink over a store. Run must run beside Write.
 func New(cfg Config, store Store, reg Registerer) *Sink {
-	s := &Sink{store: newMarking(store, cfg.Rollups), log: cfg.Log, latest: newLatest(cfg.Latest), silence: errors.New("it has not answered yet")}
+	s := &Sink{store: newMarking(store, cfg.Rollups), log: cfg.Log, latest: newLatest(cfg.Latest), raw: cfg.Raw, silence: errors.New("it has not answered yet")}
 	s.metrics = newMetrics(reg)
 	return s
 }
@@ -102,7 +104,13 @@ func (s *Sink) Write(ctx context.Context, buckets []*reading.Bucket) ([]reading.
 		pause = min(2*pause, longPause)
 	}
 	s.reject(ctx, refused)
-	if err := s.introduce(ctx, without(buckets, refused)); err != nil {
+	stored := without(buckets, refused)
+	if s.raw {
+		if err := s.keepRaw(ctx, stored); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.introduce(ctx, stored); err != nil {
 		return nil, err
 	}
 	return refused, nil

@@ -24,12 +24,14 @@ type script struct {
 
 	answer func(call int, buckets []*reading.Bucket) Result
 	merge  func(sensors []reading.Sensor) error
+	keep   func(call int) (int, string, error)
 
 	mu       sync.Mutex
 	ping     error
 	calls    [][]*reading.Bucket
 	merged   []reading.Sensor
 	rejected []Rejected
+	raw      [][]*reading.Bucket
 }
 
 func (s *script) WriteBuckets(_ context.Context, buckets []*reading.Bucket) Result {
@@ -65,6 +67,20 @@ func (s *script) Ping(context.Context) error {
 }
 
 func (s *script) Close() error { return nil }
+
+func (s *script) WriteRaw(_ context.Context, buckets []*reading.Bucket) (int, string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.raw = append(s.raw, slices.Clone(buckets))
+	if s.keep == nil {
+		return 0, "", nil
+	}
+	return s.keep(len(s.raw))
+}
+
+func (s *script) FixBuckets(context.Context, []reading.Key, func(*reading.Record) *reading.Bucket) error {
+	return nil
+}
 
 func ok(int, []*reading.Bucket) Result { return Result{} }
 

@@ -49,7 +49,9 @@ var errArray = errors.New("not a JSON array of numbers")
 func parseOffsetsJSON(offsets []int32, text []byte) ([]int32, error) {
 	err := eachElement(text, func(elem []byte) error {
 		n, err := strconv.ParseInt(string(elem), 10, 32)
-		offsets = append(offsets, int32(n))
+		if err == nil {
+			offsets = append(offsets, int32(n))
+		}
 		return err
 	})
 	return offsets, err
@@ -59,11 +61,11 @@ func parseOffsetsJSON(offsets []int32, text []byte) ([]int32, error) {
 func parseValuesJSON(values []float64, text []byte) ([]float64, error) {
 	err := eachElement(text, func(elem []byte) error {
 		v, err := strconv.ParseFloat(string(elem), 64)
-		if v-v != 0 { // NaN or an infinity, which JSON does not have
+		if err != nil || v-v != 0 { // NaN or an infinity, which JSON does not have
 			return errArray
 		}
 		values = append(values, v)
-		return err
+		return nil
 	})
 	return values, err
 }

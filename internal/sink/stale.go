@@ -95,5 +95,21 @@ func (m *marking) late(buckets []*reading.Bucket, now time.Time) map[reading.Mar
 	return marks
 }
 
+// FixBuckets implements Store. What was rolled up of a bucket is outdated when
+// the bucket is another.
+func (m *marking) FixBuckets(ctx context.Context, keys []reading.Key, fix func(*reading.Record) *reading.Bucket) error {
+	buckets := make([]*reading.Bucket, len(keys))
+	for i, k := range keys {
+		buckets[i] = reading.BucketOf(k, nil, nil)
+	}
+	if err := m.mark(ctx, m.late(buckets, m.now())); err != nil {
+		return err
+	}
+	if err := m.Store.FixBuckets(ctx, keys, fix); err != nil {
+		return err
+	}
+	return m.mark(ctx, m.late(buckets, m.now()))
+}
+
 // token is a number that no other mark of the window has had.
 func token() int64 { return rand.Int64N(1 << 53) }

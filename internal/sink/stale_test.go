@@ -180,3 +180,25 @@ func TestAForgottenSensorIsIntroducedAgain(t *testing.T) {
 		}
 	}
 }
+
+func (m *marked) FixBuckets(_ context.Context, keys []reading.Key, _ func(*reading.Record) *reading.Bucket) error {
+	m.done = append(m.done, fmt.Sprintf("fix %d", len(keys)))
+	return nil
+}
+
+// What rebuild mends in an old window outdates what was rolled up of it.
+func TestMendedBucketsAreMarkedBeforeAndAfter(t *testing.T) {
+	m := &marked{}
+	s, now := markingAt(m, 0, anHour)
+	keys := []reading.Key{bucketAt("a", now.Add(-3*time.Hour)).Key(), bucketAt("b", now.Add(-time.Second)).Key()}
+	if err := s.FixBuckets(t.Context(), keys, nil); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"mark 1", "fix 2", "mark 1"}; !slices.Equal(m.done, want) {
+		t.Errorf("%q, want %q", m.done, want)
+	}
+	m.fails = map[int]bool{3: true}
+	if err := s.FixBuckets(t.Context(), keys, nil); err == nil {
+		t.Error("mended without a mark")
+	}
+}

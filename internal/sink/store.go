@@ -11,6 +11,8 @@ import (
 // arguments, without harm. Methods other than WriteBuckets may be called
 // while one is running; WriteBuckets itself is called by one goroutine.
 type Store interface {
+	RawWriter
+	Fixer
 	// WriteBuckets stores the buckets, which all have different keys. It
 	// returns when each is stored, refused or in Result.Again. It may sort
 	// the slice; it does not change or keep the buckets.

@@ -1,0 +1,156 @@
+package sink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"golang.org/x/sync/errgroup"
+
+	"gudang/internal/mongodb"
+	"gudang/internal/reading"
+)
+
+// rawBatch is how many raw readings one insert command takes: some 300 KB.
+const rawBatch = 2000
+
+// MongoRaw says whether raw readings are kept, so that raw gets its index.
+func MongoRaw(on bool) MongoOption { return func(m *Mongo) { m.raw = on } }
+
+// WriteRaw implements Store. That a reading is there already (E11000 of its
+// computed _id) is as good as having written it.
+func (m *Mongo) WriteRaw(ctx context.Context, buckets []*reading.Bucket) (refused int, why string, err error) {
+	db, err := m.client.Database()
+	if err == nil {
+		err = m.prepare(ctx, db)
+	}
+	if err != nil {
+		return 0, "", err
+	}
+	store := rawCollection{db}
+	var mu sync.Mutex
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(m.writers)
+	for docs := range slices.Chunk(rawDocs(buckets), rawBatch) {
+		group.Go(func() error {
+			n, detail, err := insertRaw(ctx, store, docs)
+			mu.Lock()
+			defer mu.Unlock()
+			if refused += n; why == "" {
+				why = detail
+			}
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		m.setup.again()
+		return 0, "", fmt.Errorf("cannot write raw readings to MongoDB: %w", m.client.Explain(err))
+	}
+	return refused, why, nil
+}
+
+// rawStore is what insertRaw needs of a server.
+type rawStore interface {
+	insert(ctx context.Context, models []mongo.WriteModel) (*mongo.BulkWriteResult, error)
+}
+
+type rawCollection struct{ *mongo.Database }
+
+func (c rawCollection) insert(ctx context.Context, models []mongo.WriteModel) (*mongo.BulkWriteResult, error) {
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	return c.Collection(mongodb.Raw).BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
+}
+
+// insertRaw inserts the documents that are not there. A server that stops at
+// the first error, though it was asked not to, accounts for fewer of them: the
+// halves are then sent by themselves.
+func insertRaw(ctx context.Context, store rawStore, docs []mongo.WriteModel) (lost int, why string, err error) {
+	result, err := store.insert(ctx, docs)
+	var bulk mongo.BulkWriteException
+	if result == nil || err != nil && !errors.As(err, &bulk) {
+		return 0, "", err
+	}
+	if bulk.WriteConcernError != nil {
+		return 0, "", fmt.Errorf("written, but not safely: %w", *bulk.WriteConcernError)
+	}
+	for _, e := range bulk.WriteErrors {
+		fate, transient := fateOf(e.WriteError)
+		if transient != nil {
+			return 0, "", transient
+		}
+		if fate == refused {
+			if lost++; why == "" {
+				why = e.Message
+			}
+		}
+	}
+	if int(result.InsertedCount)+len(bulk.WriteErrors) == len(docs) || len(docs) == 1 {
+		return lost, why, nil
+	}
+	half := len(docs) / 2
+	n, why, err := insertRaw(ctx, store, docs[:half])
+	if err != nil {
+		return 0, "", err
+	}
+	more, also, err := insertRaw(ctx, store, docs[half:])
+	if why == "" {
+		why = also
+	}
+	return n + more, why, err
+}
+
+// rawDocs are the documents of the buckets' readings, all in one piece of
+// memory.
+func rawDocs(buckets []*reading.Bucket) []mongo.WriteModel {
+	size, count := 0, 0
+	for _, b := range buckets {
+		count += b.Count()
+		size += b.Count() * rawSize(b.Series)
+	}
+	buf := make([]byte, 0, size)
+	all := make([]mongo.InsertOneModel, 0, count)
+	list := make([]mongo.WriteModel, 0, count)
+	for _, b := range buckets {
+		for i, off := range b.Offsets {
+			from := len(buf)
+			buf = appendRaw(buf, b.Series, b.Start+int64(off), b.Values[i])
+			all = append(all, mongo.InsertOneModel{Document: bson.Raw(buf[from:])})
+			list = append(list, &all[len(all)-1])
+		}
+	}
+	return list
+}
+
+// appendRaw appends the document of one reading, the shape of raw and of
+// overflow.
+func appendRaw(dst []byte, s reading.Series, ms int64, v float64) []byte {
+	dst, doc := begin(dst)
+	dst = appendUUID(dst, "_id", s.ID(ms))
+	dst = appendString(dst, "sensorId", s.Sensor)
+	dst = appendString(dst, "metric", s.Metric)
+	dst = appendDate(dst, "time", ms)
+	dst = appendFloat(dst, "value", v+0)
+	return end(dst, doc)
+}
+
+// rawSize is how many bytes appendRaw appends.
+func rawSize(s reading.Series) int { return 88 + len(s.Sensor) + len(s.Metric) }
+
+// ensureRawIndex makes the index that raw is read by.
+func ensureRawIndex(ctx context.Context, db *mongo.Database) error {
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	_, err := db.Collection(mongodb.Raw).Indexes().CreateOne(ctx, mongo.IndexModel{
+		Keys: bson.D{{Key: "sensorId", Value: 1}, {Key: "metric", Value: 1}, {Key: "time", Value: 1}},
+	})
+	if err != nil {
+		return fmt.Errorf("cannot make the index of %q: %w", mongodb.Raw, err)
+	}
+	return nil
+}
