@@ -81,7 +81,7 @@ tidy:
 	@for m in $(MODULES); do (cd $$m && go mod tidy -diff) || exit 1; done
 
 vuln: $(BIN)/govulncheck ## known vulnerabilities in what we depend on (asks the Go vulnerability database)
-	$(BIN)/govulncheck ./...
+	@sh scripts/vuln.sh $(BIN)/govulncheck
 
 clean: ## remove what was built
 	rm -rf bin .cache
