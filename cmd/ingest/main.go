@@ -29,6 +29,7 @@ func commands() []command {
 		{"demo", "", "run the service with a simulated fleet, nothing else needed", runDemo},
 		{"parse", "TOPIC [FILE|-]", "show what a payload becomes, or why not", runParse},
 		{"verify", "-manifest FILE", "check that each reading of a manifest is stored once, and nothing else", runVerify},
+		{"health", "[-ready]", "ask the service on this machine whether it is alive", runHealth},
 		{"config", "[-json]", "print the settings in force, without secrets", runConfig},
 		{"version", "[-json]", "print the version", runVersion},
 	}

@@ -124,14 +124,7 @@ func newService(ctx context.Context, c *config, log *slog.Logger) (_ *service, e
 	s.bucketer = bucketer.New(bucketer.Config{
 		Span: c.span, ReadingInterval: c.ReadingInterval, FlushInterval: c.FlushInterval, FlushReadings: c.FlushReadings,
 	}, intake, s.sink, s.sensors, reg)
-	s.web = web.New(web.Config{
-		Reader: s.read, Gatherer: reg, Registerer: reg, Log: log, Version: version,
-		Health: append(health, web.Check{Name: "store", Ready: s.sink.Ready}),
-	})
-	if err := s.web.Listen(c.HTTPAddr); err != nil {
-		return nil, err
-	}
-	return s, nil
+	return s, s.openWeb(reg, append(health, web.Check{Name: "store", Ready: s.sink.Ready}))
 }
 
 // openStore opens both sides of the store. It waits for whoever has locked the
@@ -301,7 +294,7 @@ func (s *service) run(stop context.Context) error {
 	if s.broker != nil {
 		group.Go(func() error { return early(served, "embedded broker", s.broker.Run(served, stop)) })
 	}
-	s.log.Info("started", "version", version, "open", "http://"+s.web.Addr()+"/", "broker", s.brokerName(), "store", s.cfg.storeName(), "topics", s.cfg.MQTTTopics)
+	s.log.Info("started", "version", version, "open", s.web.URL(), "broker", s.brokerName(), "store", s.cfg.storeName(), "topics", s.cfg.MQTTTopics)
 
 	err := group.Wait()
 	if stop.Err() != nil && errors.Is(err, context.Canceled) {
