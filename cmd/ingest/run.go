@@ -104,6 +104,7 @@ func newService(ctx context.Context, c *config, log *slog.Logger) (_ *service, e
 	reg.MustRegister(info, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "gudang_sensors", Help: "Sensors known, of at most MAX_SENSORS.",
 	}, func() float64 { return float64(s.sensors.Len()) }))
+	registerLimits(reg, c)
 
 	if err := s.openStore(ctx); err != nil {
 		return nil, err
