@@ -22,10 +22,10 @@ STORE    ?= sqlite
 TESTRUN   := $(BIN)/testrun
 TESTFLAGS ?=
 
-.PHONY: help run build deb test check static bench chaos docs fuzz fmt lint vet tidy vuln setup clean
+.PHONY: help run build deb test check static bench chaos docs dashboards fuzz fmt lint vet tidy vuln setup clean
 
 help: ## list what there is
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
 	@echo
 	@echo "  make chaos SEED=123     make chaos SEEDS=10 FIRST=1 DURATION=15s PARALLEL=2 STORE=sqlite|ferretdb|both"
 	@echo "  make bench >old.txt; (change something); make bench >new.txt; make compare"
@@ -74,6 +74,9 @@ fuzz: ## every fuzz target for FUZZTIME
 
 docs: ## docs/payloads.md, from the tables, samples and decoders
 	go generate ./internal/decode
+
+dashboards: ## deploy/grafana/dashboards, from tools/dashboards
+	@go -C tools/dashboards run .
 
 fmt: $(BIN)/golangci-lint ## format the code
 	@for m in $(MODULES); do (cd $$m && $(CURDIR)/$(BIN)/golangci-lint fmt ./...) || exit 1; done

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -16,22 +17,31 @@ import (
 	"gudang/internal/testenv"
 )
 
-// live is our own program as a process, with a broker of the test's and the
-// store inside, and a Prometheus that scrapes it with what is shipped.
+// live is our own program as a process, with the store inside, and a Prometheus
+// that scrapes it with what is shipped.
 type live struct {
-	addr   string
-	broker *testenv.Broker
+	addr   string          // of its HTTP
+	mqtt   string          // where sensors publish
+	broker *testenv.Broker // nil: the one inside
 	prom   *testenv.Prom
 }
 
 const liveToken = "t0ken"
 
-// startLive starts all three. The waiting times of the alerts are cut to what
-// a test has.
-func startLive(t *testing.T) *live {
+// startLive starts all of it. The waiting times of the alerts are cut to what a
+// test has.
+func startLive(t *testing.T, broker *testenv.Broker) *live {
 	t.Helper()
-	l := &live{addr: fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t)), broker: testenv.Mosquitto(t)}
-	startIngest(t, l.addr, "MQTT_URL="+l.broker.URL, "BUCKET_SPAN=1s", "READING_INTERVAL=500ms", "HTTP_TOKEN="+liveToken)
+	l := &live{addr: fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t)), broker: broker}
+	environ := []string{"BUCKET_SPAN=1s", "READING_INTERVAL=500ms", "HTTP_TOKEN=" + liveToken, "HTTP_USERNAME=gudang", "HTTP_PASSWORD=" + liveToken}
+	if broker != nil {
+		l.mqtt = broker.Addr
+		environ = append(environ, "MQTT_URL="+broker.URL)
+	} else {
+		l.mqtt = fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t))
+		environ = append(environ, "EMBEDDED_MQTT_ADDR="+l.mqtt)
+	}
+	startIngest(t, l.addr, environ...)
 	l.prom = testenv.Prometheus(t, map[string]string{
 		"token":          liveToken,
 		"rules.yml":      regexp.MustCompile(`(?m)^( +for:) .*$`).ReplaceAllString(text(t, "prometheus/rules.yml"), "$1 1s"),
@@ -57,14 +67,37 @@ func shippedScrape(t *testing.T, addr string) string {
 	return conf
 }
 
-// startIngest builds and starts the program, and ends it with the test.
-func startIngest(t *testing.T, addr string, environ ...string) {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "under-test")
-	build := exec.Command("go", "build", "-trimpath", "-o", path, "gudang/cmd/ingest") // as make build, whose work is used again
+// built is the program under test, built once, as make build does, whose work
+// is used again.
+var built = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "gudang-deploy-")
+	if err != nil {
+		return "", err
+	}
+	builtIn = dir
+	path := filepath.Join(dir, "under-test")
+	build := exec.Command("go", "build", "-trimpath", "-o", path, "gudang/cmd/ingest")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("cannot build the program: %v\n%s", err, out)
+		return "", fmt.Errorf("cannot build the program: %w\n%s", err, out)
+	}
+	return path, nil
+})
+
+var builtIn string // is removed at the end
+
+func TestMain(m *testing.M) {
+	status := m.Run()
+	os.RemoveAll(builtIn)
+	os.Exit(status)
+}
+
+// startIngest starts the program, and ends it with the test.
+func startIngest(t *testing.T, addr string, environ ...string) {
+	t.Helper()
+	path, err := built()
+	if err != nil {
+		t.Fatal(err)
 	}
 	var log testenv.LogBuffer
 	cmd := exec.Command(path)
@@ -89,14 +122,18 @@ func startIngest(t *testing.T, addr string, environ ...string) {
 	})
 }
 
-// publish sends a few readings of some sensors.
+// publish sends a reading of each metric of some sensors.
 func (l *live) publish(t *testing.T) {
 	t.Helper()
-	host, port, _ := strings.Cut(l.broker.Addr, ":")
 	for _, sensor := range []string{"S-01", "S-02"} {
-		args := []string{"-h", host, "-p", port, "-q", "1", "-t", "warehouse/" + sensor + "/reading", "-m", `{"temperature": 26.4, "humidity": 61}`}
-		run(t, exec.Command(testenv.Need(t, "mosquitto_pub"), args...))
+		l.send(t, sensor, `{"temperature": 26.4, "humidity": 61}`)
 	}
+}
+
+func (l *live) send(t *testing.T, sensor, payload string) {
+	t.Helper()
+	host, port, _ := strings.Cut(l.mqtt, ":")
+	run(t, exec.Command(testenv.Need(t, "mosquitto_pub"), "-h", host, "-p", port, "-q", "1", "-t", "warehouse/"+sensor+"/reading", "-m", payload))
 }
 
 func (l *live) fires(name string) bool { return slices.Contains(l.prom.Alerts(), name) }
@@ -105,7 +142,7 @@ func (l *live) fires(name string) bool { return slices.Contains(l.prom.Alerts(),
 // all is well, and the alert fires when the broker is stopped.
 func TestAnAlertFiresWhenTheBrokerIsStopped(t *testing.T) {
 	t.Parallel()
-	l := startLive(t)
+	l := startLive(t, testenv.Mosquitto(t))
 	testenv.Eventually(t, 30*time.Second, "the rules see readings, and no alert fires", func() bool {
 		l.publish(t)
 		return has(t, l.prom.URL, "job:gudang_readings_stored:rate5m > 0") && len(l.prom.Alerts()) == 0
