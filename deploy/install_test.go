@@ -20,9 +20,7 @@ func TestTheUnitIsSoundAndHardened(t *testing.T) {
 	t.Parallel()
 	analyze := testenv.Need(t, "systemd-analyze")
 	version := regexp.MustCompile(`systemd (\d+)`).FindStringSubmatch(run(t, exec.Command(analyze, "--version")))
-	if n, err := strconv.Atoi(version[1]); err != nil || n < 250 {
-		testenv.Missing(t, "systemd-analyze is older than 250 and cannot look at a unit that is not installed")
-	}
+	old := len(version[1]) < 3 || version[1] < "250" // looks only at units that are installed
 	// The program isn't installed here; another that is there stands in for it.
 	self, err := os.Executable()
 	if err != nil {
@@ -33,10 +31,11 @@ func TestTheUnitIsSoundAndHardened(t *testing.T) {
 	if err := os.WriteFile(unit, []byte(installed), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, args := range [][]string{
-		{"verify", "--man=no", unit},
-		{"security", "--offline=yes", "--no-pager", "--threshold=" + strconv.Itoa(exposure), unit},
-	} {
+	checks := [][]string{{"verify", "--man=no", unit}}
+	if !old {
+		checks = append(checks, []string{"security", "--offline=yes", "--no-pager", "--threshold=" + strconv.Itoa(exposure), unit})
+	}
+	for _, args := range checks {
 		if out, err := exec.Command(analyze, args...).CombinedOutput(); err != nil {
 			t.Errorf("systemd-analyze %s: %v\n%s", args[0], err, out)
 		}

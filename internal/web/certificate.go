@@ -101,6 +101,12 @@ func (c *Certificate) lookLocked() {
 	}
 }
 
+func (c *Certificate) expiry() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.pair.Leaf.NotAfter
+}
+
 func (c *Certificate) config() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.get}
 }

@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -116,6 +117,10 @@ func TestARenewedCertificateIsTaken(t *testing.T) {
 	expect("once the pair fits again", 3)
 
 	text := log.String()
+	if body := do(s, http.MethodGet, "/metrics").Body.String(); !strings.Contains(body, "\ngudang_http_certificate_expiry_timestamp_seconds "+
+		strconv.FormatFloat(float64(cert.pair.Leaf.NotAfter.Unix()), 'g', -1, 64)+"\n") {
+		t.Error("the metric of its end is not that of the certificate in use")
+	}
 	if renewed, kept := strings.Count(text, "is renewed"), strings.Count(text, "stays in use"); renewed != 2 || kept != 2 {
 		t.Errorf("%d renewals and %d troubles in the log, want 2 and 2:\n%s", renewed, kept, text)
 	}

@@ -94,7 +94,7 @@ func New(c Config) *Server {
 		reader:       c.Reader,
 		log:          c.Log,
 		version:      c.Version,
-		metrics:      newMetrics(c.Registerer),
+		metrics:      newMetrics(c.Registerer, c.Certificate),
 		gate:         newGate(maxQueries, maxWaiting, patience),
 		guard:        newGuard(c.Auth),
 		certificate:  c.Certificate,
