@@ -22,10 +22,10 @@ STORE    ?= sqlite
 TESTRUN   := $(BIN)/testrun
 TESTFLAGS ?=
 
-.PHONY: help run build test check static bench chaos docs fuzz fmt lint vet tidy vuln setup clean
+.PHONY: help run build deb test check static bench chaos docs dashboards fuzz fmt lint vet tidy vuln setup clean
 
 help: ## list what there is
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
 	@echo
 	@echo "  make chaos SEED=123     make chaos SEEDS=10 FIRST=1 DURATION=15s PARALLEL=2 STORE=sqlite|ferretdb|both"
 	@echo "  make bench >old.txt; (change something); make bench >new.txt; make compare"
@@ -36,6 +36,13 @@ run: ## the demo: broker, store and a simulated fleet in one process
 
 build: ## static binaries into bin/
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+
+# A version must begin with a digit; a tag is v1.2.3.
+deb: DEB_ARCH ?= $(shell go env GOARCH)
+deb: DEB_VERSION ?= $(subst -,.,$(if $(filter v%,$(VERSION)),$(patsubst v%,%,$(VERSION)),0.0.0~$(VERSION)))
+deb: $(BIN)/nfpm ## a Debian package into bin/; DEB_ARCH=arm64 for a Raspberry Pi
+	CGO_ENABLED=0 GOOS=linux GOARCH=$(DEB_ARCH) go build -trimpath -ldflags '$(LDFLAGS)' -o bin/linux-$(DEB_ARCH)/ ./cmd/...
+	DEB_ARCH=$(DEB_ARCH) DEB_VERSION=$(DEB_VERSION) $(BIN)/nfpm package --config deploy/deb/nfpm.yaml --packager deb --target bin/
 
 setup: ## what the tests need from the system: installed if root on Debian, else named
 	sh scripts/setup.sh
@@ -68,6 +75,9 @@ fuzz: ## every fuzz target for FUZZTIME
 docs: ## docs/payloads.md, from the tables, samples and decoders
 	go generate ./internal/decode
 
+dashboards: ## deploy/grafana/dashboards, from tools/dashboards
+	@go -C tools/dashboards run .
+
 fmt: $(BIN)/golangci-lint ## format the code
 	@for m in $(MODULES); do (cd $$m && $(CURDIR)/$(BIN)/golangci-lint fmt ./...) || exit 1; done
 
@@ -81,14 +91,14 @@ tidy:
 	@for m in $(MODULES); do (cd $$m && go mod tidy -diff) || exit 1; done
 
 vuln: $(BIN)/govulncheck ## known vulnerabilities in what we depend on (asks the Go vulnerability database)
-	$(BIN)/govulncheck ./...
+	@sh scripts/vuln.sh $(BIN)/govulncheck
 
 clean: ## remove what was built
 	rm -rf bin .cache
 
 # The tools are built from their own module, so that what they need is pinned
 # and stays out of ours. go build does nothing where nothing changed.
-.PHONY: $(TESTRUN) $(BIN)/golangci-lint $(BIN)/benchstat $(BIN)/govulncheck compare
+.PHONY: $(TESTRUN) $(BIN)/golangci-lint $(BIN)/benchstat $(BIN)/govulncheck $(BIN)/nfpm compare
 $(TESTRUN):
 	@go -C tools build -o ../$@ ./testrun
 $(BIN)/golangci-lint:
@@ -97,3 +107,5 @@ $(BIN)/benchstat:
 	@go -C tools build -o ../$@ golang.org/x/perf/cmd/benchstat
 $(BIN)/govulncheck:
 	@go -C tools build -o ../$@ golang.org/x/vuln/cmd/govulncheck
+$(BIN)/nfpm:
+	@go -C tools/nfpm build -o ../../$@ github.com/goreleaser/nfpm/v2/cmd/nfpm

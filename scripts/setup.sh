@@ -5,7 +5,7 @@
 set -eu
 
 # command=package
-NEEDS='mosquitto=mosquitto mosquitto_pub=mosquitto-clients promtool=prometheus'
+NEEDS='mosquitto=mosquitto mosquitto_pub=mosquitto-clients promtool=prometheus systemd-analyze=systemd'
 
 # In CI the race detector needs a C compiler, too.
 [ -z "${CI:-}" ] || NEEDS="$NEEDS cc=gcc cc=libc6-dev"

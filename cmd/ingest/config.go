@@ -49,6 +49,11 @@ type config struct {
 	DataDir         string `env:"DATA_DIR" envDefault:"data"`
 	EmbeddedAddr    string `env:"EMBEDDED_MQTT_ADDR" envDefault:"127.0.0.1:1883"`
 	HTTPAddr        string `env:"HTTP_ADDR" envDefault:"127.0.0.1:8080"`
+	HTTPToken       string `env:"HTTP_TOKEN" secret:"true"`
+	HTTPUsername    string `env:"HTTP_USERNAME"`
+	HTTPPassword    string `env:"HTTP_PASSWORD" secret:"true"`
+	HTTPCertFile    string `env:"HTTP_CERT_FILE"`
+	HTTPKeyFile     string `env:"HTTP_KEY_FILE"`
 
 	Journal         string   `env:"JOURNAL" envDefault:"on"`
 	JournalMaxBytes byteSize `env:"JOURNAL_MAX_BYTES" envDefault:"1GiB"`
@@ -164,7 +169,7 @@ func unknownSettings(environ []string) (names []string) {
 		known[name+"_FILE"] = secret
 	})
 	groups := []string{"MQTT", "MONGODB", "MONGO", "EMBEDDED", "BUCKET", "READING", "FLUSH", "LATEST", "OUTLIER", "METRIC", "CLOCK", "JOURNAL", "RAW", "ROLLUP"}
-	alone := []string{"RAW", "ROLLUPS", "RETENTION", "BUCKETS", "HTTP_PORT", "HTTP_TOKEN", "HTTP_USERNAME", "HTTP_PASSWORD", "HTTP_CERT_FILE", "HTTP_KEY_FILE"}
+	alone := []string{"RAW", "ROLLUPS", "RETENTION", "BUCKETS", "HTTP_PORT", "HTTP_USER", "HTTP_PASS", "HTTP_CERT", "HTTP_KEY", "HTTP_CA_FILE"}
 	for name := range env.ToMap(environ) {
 		group, _, compound := strings.Cut(name, "_")
 		if !known[name] && (compound && slices.Contains(groups, group) || slices.Contains(alone, name) || plain[bare(name)]) {
@@ -192,7 +197,10 @@ func readSecrets(vars map[string]string) error {
 			err = fmt.Errorf("%s_FILE: %w", name, readErr)
 			return
 		}
-		vars[name] = strings.TrimRight(string(text), "\r\n")
+		// An empty one would be no secret at all, and open what it should guard.
+		if vars[name] = strings.TrimRight(string(text), "\r\n"); vars[name] == "" {
+			err = fmt.Errorf("%s_FILE: %s is empty", name, file)
+		}
 	})
 	return err
 }
@@ -269,6 +277,9 @@ func (c *config) check() (err error) {
 		return fail("CLOCK_BEHIND", c.ClockBehind, "must not be negative")
 	case c.LogFormat != "text" && c.LogFormat != "json":
 		return fail("LOG_FORMAT", c.LogFormat, "must be text or json")
+	}
+	if err := c.checkHTTP(); err != nil {
+		return err
 	}
 	if err := mongodb.CheckDatabase(c.MongoDBDatabase); err != nil {
 		return fmt.Errorf("MONGODB_DATABASE: %w", err)

@@ -46,7 +46,8 @@ func TestAWrongSettingIsOneLineThatNamesIt(t *testing.T) {
 		"HTTP_ADDR=localhost", "BUCKET_SPAN=7s", "BUCKET_SPAN=60", "READING_INTERVAL=0s", "READING_INTERVAL=2m", "FLUSH_INTERVAL=0s", "FLUSH_INTERVAL=1h",
 		"FLUSH_READINGS=0", "FLUSH_READINGS=many", "LATEST_READINGS=-1", "BUCKETS=raw", "BUCKETS=timeseries", "MAX_SENSORS=0", "METRIC_RANGES=temperature", "METRIC_RANGES=temperature=9:1",
 		"METRIC_RANGES=temperature=NaN:1", "CLOCK_AHEAD=-1m", "CLOCK_BEHIND=soon", "TIMEZONE=Mars/Olympus", "LOG_LEVEL=loud", "LOG_FORMAT=xml", "JOURNAL=maybe", "JOURNAL_MAX_BYTES=lots", "JOURNAL_MAX_BYTES=5", "MQTT_LEAVE=perhaps",
-		"MQTT_PASSWORD_FILE=/does/not/exist", "MQTT_CA_FILE=/does/not/exist",
+		"MQTT_PASSWORD_FILE=/does/not/exist", "MQTT_PASSWORD_FILE=/dev/null", "MQTT_CA_FILE=/does/not/exist",
+		"HTTP_TOKEN=two words", "HTTP_TOKEN=köln", "HTTP_TOKEN_FILE=/dev/null", "HTTP_USERNAME=fleet", "HTTP_PASSWORD=x", "HTTP_USERNAME=a:b", "HTTP_CERT_FILE=/does/not/exist", "HTTP_KEY_FILE=x",
 	} {
 		name, _, _ := strings.Cut(setting, "=")
 		name = strings.TrimSuffix(name, "_FILE")
@@ -82,6 +83,7 @@ func TestConfigShowsNoSecret(t *testing.T) {
 	for _, form := range [][]string{{"config"}, {"config", "-json"}} {
 		var out, errOut bytes.Buffer
 		status := run(t.Context(), form, []string{
+			"HTTP_TOKEN=hunter2", "HTTP_USERNAME=u", "HTTP_PASSWORD=hunter2",
 			"MQTT_PASSWORD=hunter2", "MQTT_URL=tcp://u:hunter2@a:1883,ssl://b",
 			"MONGODB_URI=mongodb://root:hunter2/x@h1:27017,h2:27017/?replicaSet=rs&authMechanismProperties=AWS_SESSION_TOKEN:hunter2",
 		}, &out, &errOut)
@@ -93,8 +95,8 @@ func TestConfigShowsNoSecret(t *testing.T) {
 }
 
 func TestUnknownSettingsAreNoticed(t *testing.T) {
-	got := unknownSettings([]string{"MQTT_TOPIC=a", "MQTT_TOPICS=a", "MQTT_PASSWORD_FILE=f", "MQTT_QOS_FILE=f", "PATH=x", "FLUSH_INTERVALL=1s", "RAW_DATA=true", "HOME=/", "DATADIR=x", "GUDANG_MQTT_URL=x", "MONGO_URI=x", "HTTP_PROXY=x"})
-	if want := []string{"DATADIR", "FLUSH_INTERVALL", "GUDANG_MQTT_URL", "MONGO_URI", "MQTT_QOS_FILE", "MQTT_TOPIC", "RAW_DATA"}; !slices.Equal(got, want) {
+	got := unknownSettings([]string{"MQTT_TOPIC=a", "MQTT_TOPICS=a", "MQTT_PASSWORD_FILE=f", "MQTT_QOS_FILE=f", "PATH=x", "FLUSH_INTERVALL=1s", "RAW_DATA=true", "HOME=/", "DATADIR=x", "GUDANG_MQTT_URL=x", "MONGO_URI=x", "HTTP_PROXY=x", "HTTP_TOKEN_FILE=f", "HTTP_USER=x"})
+	if want := []string{"DATADIR", "FLUSH_INTERVALL", "GUDANG_MQTT_URL", "HTTP_USER", "MONGO_URI", "MQTT_QOS_FILE", "MQTT_TOPIC", "RAW_DATA"}; !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
 }
@@ -128,6 +130,7 @@ func TestCommands(t *testing.T) {
 		{[]string{"nonsense"}, 2, "nonsense"},
 		{[]string{"version", "extra"}, 2, ""},
 		{[]string{"verify"}, 2, ""},
+		{[]string{"health", "extra"}, 2, ""},
 	} {
 		var out, errOut bytes.Buffer
 		if status := run(t.Context(), c.args, nil, &out, &errOut); status != c.status {

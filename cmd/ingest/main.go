@@ -34,6 +34,7 @@ func commands() []command {
 		{"doctor", "[-disk SIZE]", "say what is wrong with settings, broker and store", runDoctor},
 		{"rebuild", "", "build buckets from raw readings", runRebuild},
 		{"import", "FILE|-", "store the readings of a CSV or JSON file", runImport},
+		{"health", "[-ready]", "ask the service on this machine whether it is alive", runHealth},
 		{"config", "[-json]", "print the settings in force, without secrets", runConfig},
 		{"version", "[-json]", "print the version", runVersion},
 	}

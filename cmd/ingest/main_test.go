@@ -544,7 +544,7 @@ func TestTheMetricsOfTheContractAreThere(t *testing.T) {
 		"gudang_readings_stored_total", "gudang_readings_duplicate_total", "gudang_readings_late_total", "gudang_bucket_fill_ratio_bucket",
 		"gudang_open_buckets", "gudang_unacked_messages", "gudang_last_message_timestamp_seconds", "gudang_store_lag_seconds_bucket",
 		"gudang_flush_duration_seconds_bucket", "gudang_flush_readings_bucket", "gudang_store_writes_total", "gudang_sensors",
-		"gudang_mqtt_connected", "gudang_store_up", "gudang_build_info", "go_goroutines", "process_resident_memory_bytes",
+		"gudang_mqtt_connected", "gudang_store_up", "gudang_max_sensors 100000", "gudang_max_unacked_messages 50000", "gudang_journal_max_bytes 1.073741824e+09", "gudang_build_info", "go_goroutines", "process_resident_memory_bytes",
 	} {
 		if !strings.Contains(body, "\n"+name) {
 			t.Errorf("no metric %s", name)

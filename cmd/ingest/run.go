@@ -107,6 +107,7 @@ func newService(ctx context.Context, c *config, log *slog.Logger) (_ *service, e
 	reg.MustRegister(info, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "gudang_sensors", Help: "Sensors known, of at most MAX_SENSORS.",
 	}, func() float64 { return float64(s.sensors.Len()) }))
+	registerLimits(reg, c)
 
 	if err := s.openStore(ctx); err != nil {
 		return nil, err
@@ -129,14 +130,7 @@ func newService(ctx context.Context, c *config, log *slog.Logger) (_ *service, e
 	}, intake, s.sink, s.sensors, reg)
 	s.upkeep = s.upkeepTasks(reg)
 	s.refresh = s.openRefresh(reg)
-	s.web = web.New(web.Config{
-		Reader: s.read, Span: c.span, Rollups: c.rolled, Gatherer: reg, Registerer: reg, Log: log, Version: version,
-		Health: append(health, web.Check{Name: "store", Ready: s.sink.Ready}),
-	})
-	if err := s.web.Listen(c.HTTPAddr); err != nil {
-		return nil, err
-	}
-	return s, nil
+	return s, s.openWeb(reg, append(health, web.Check{Name: "store", Ready: s.sink.Ready}))
 }
 
 // openStore opens both sides of the store. It waits for whoever has locked the
@@ -325,7 +319,7 @@ func (s *service) run(stop context.Context) error {
 	if s.broker != nil {
 		group.Go(func() error { return early(served, "embedded broker", s.broker.Run(served, stop)) })
 	}
-	s.log.Info("started", "version", version, "open", "http://"+s.web.Addr()+"/", "broker", s.brokerName(), "store", s.cfg.storeName(), "topics", s.cfg.MQTTTopics)
+	s.log.Info("started", "version", version, "open", s.web.URL(), "broker", s.brokerName(), "store", s.cfg.storeName(), "topics", s.cfg.MQTTTopics)
 
 	err := group.Wait()
 	if stop.Err() != nil && errors.Is(err, context.Canceled) {

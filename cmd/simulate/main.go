@@ -103,7 +103,7 @@ func parse(args []string, getenv func(string) string, out io.Writer) (*options, 
 	c := &o.fleet
 	set.StringVar(&o.mqtt.Broker, "broker", "tcp://127.0.0.1:1883", "`URL` of the broker: tcp://, ssl://, ws:// or wss://")
 	set.StringVar(&o.mqtt.Username, "username", getenv("MQTT_USERNAME"), "for the broker; default $MQTT_USERNAME")
-	set.StringVar(&o.mqtt.Password, "password", "", "for the broker; default $MQTT_PASSWORD, where other users of the machine do not see it")
+	set.StringVar(&o.mqtt.Password, "password", "", "for the broker; default $MQTT_PASSWORD or the file $MQTT_PASSWORD_FILE, where other users of the machine do not see it")
 	set.IntVar(&o.mqtt.Connections, "connections", 4, "connections to the broker")
 	qos := set.Uint("qos", 1, "MQTT quality of service: 0, 1 or 2")
 	set.IntVar(&c.Sensors, "sensors", 50, "how many sensors")
@@ -140,7 +140,11 @@ func parse(args []string, getenv func(string) string, out io.Writer) (*options, 
 	}
 	o.mqtt.QoS = byte(*qos)
 	if o.mqtt.Password == "" {
-		o.mqtt.Password = getenv("MQTT_PASSWORD")
+		secret, err := password(getenv)
+		if err != nil {
+			return nil, err
+		}
+		o.mqtt.Password = secret
 	}
 	if u, err := url.Parse(o.mqtt.Broker); err != nil || u.Host == "" {
 		return nil, fmt.Errorf("-broker %q: must be a URL such as tcp://127.0.0.1:1883", o.mqtt.Broker)
@@ -160,6 +164,19 @@ func parse(args []string, getenv func(string) string, out io.Writer) (*options, 
 	})
 	o.flags = strings.TrimSpace(o.flags)
 	return &o, nil
+}
+
+// password is that of the environment, or of the file it names.
+func password(getenv func(string) string) (string, error) {
+	file := getenv("MQTT_PASSWORD_FILE")
+	if file == "" {
+		return getenv("MQTT_PASSWORD"), nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("MQTT_PASSWORD_FILE: %w", err)
+	}
+	return strings.TrimRight(string(text), "\r\n"), nil
 }
 
 // publish runs the fleet, with the manifest if there is one. The manifest gets

@@ -232,10 +232,19 @@ func TestAWrongPasswordEndsAtOnce(t *testing.T) {
 	env := func(name string) string {
 		return map[string]string{"MQTT_USERNAME": "ayu", "MQTT_PASSWORD": "rahasia"}[name]
 	}
+	secret := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(secret, []byte("rahasia\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	fromFile := func(name string) string {
+		return map[string]string{"MQTT_USERNAME": "ayu", "MQTT_PASSWORD_FILE": secret}[name]
+	}
 	file := filepath.Join(t.TempDir(), "manifest")
-	var out, errOut bytes.Buffer
-	if status := run(t.Context(), []string{"-broker", url, "-count", "10", "-manifest", file}, env, &out, &errOut); status != exitOK {
-		t.Errorf("status %d: %s", status, errOut.String())
+	for _, env := range []func(string) string{env, fromFile} {
+		var out, errOut bytes.Buffer
+		if status := run(t.Context(), []string{"-broker", url, "-count", "10", "-manifest", file}, env, &out, &errOut); status != exitOK {
+			t.Errorf("status %d: %s", status, errOut.String())
+		}
 	}
 	if text, err := os.ReadFile(file); err != nil || bytes.Contains(text, []byte("rahasia")) {
 		t.Errorf("the manifest has the password in it, or cannot be read: %v", err)

@@ -52,6 +52,8 @@ func installHint(name string) string {
 		}
 	case "promtool":
 		pkg = "prometheus"
+	case "systemd-analyze":
+		pkg = "systemd"
 	}
 	return "apt-get install " + pkg
 }

@@ -11,14 +11,14 @@ import (
 )
 
 // handler joins the routes and what every request passes on its way to them,
-// outermost first. Who may read is to be asked between secure and bound.
+// innermost first.
 func (s *Server) handler(routes []route) http.Handler {
 	mux := http.NewServeMux()
 	for _, rt := range routes {
 		mux.Handle(rt.pattern, s.serve(rt))
 	}
 	var h http.Handler = mux
-	for _, wrap := range []func(http.Handler) http.Handler{s.bound, secure, s.observe, oneSegment} {
+	for _, wrap := range []func(http.Handler) http.Handler{s.bound, s.admit, secure, s.observe, oneSegment} {
 		h = wrap(h)
 	}
 	return h
@@ -104,10 +104,13 @@ func secure(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Cache-Control", "no-store")
-		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+		h.Set("Content-Security-Policy", "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=()")
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("X-Frame-Options", "DENY")
 		next.ServeHTTP(w, r)
 	})
 }

@@ -32,6 +32,8 @@ var (
 	errTimeout  = &httpError{http.StatusGatewayTimeout, "the store did not answer in time"}
 	errPath     = &httpError{http.StatusNotFound, "there is nothing here: / links to what there is"}
 	errSensor   = &httpError{http.StatusNotFound, "no such sensor"}
+	errWho      = &httpError{http.StatusUnauthorized, "this needs the right token, or user name and password"}
+	errGuesses  = &httpError{http.StatusTooManyRequests, "too many wrong credentials from this address: try again in a moment"}
 )
 
 // badRequest is a 400 that says what to mend.
@@ -73,7 +75,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 			s.log.Error("cannot answer from the store", "route", r.Pattern, "err", err, "unlogged", missed)
 		}
 	}
-	if answer == errBusy {
+	if answer == errBusy || answer == errGuesses {
 		w.Header().Set("Retry-After", "1")
 	}
 	h := w.Header()

@@ -12,7 +12,7 @@ import (
 type Check struct {
 	Name string
 	// Ready returns nil, or why not, in words for whoever runs the service.
-	// Anybody may read them, so no secret may be among them. It is called from
+	// Whoever may read the API reads them, so no secret may be among them. It is called from
 	// any goroutine, one call at a time.
 	Ready func(ctx context.Context) error
 }
@@ -102,9 +102,14 @@ func (s *Server) alive(w http.ResponseWriter, _ *http.Request) error {
 	return nil
 }
 
-// ready answers /readyz, in words or, where JSON is asked for, in JSON.
+// ready answers /readyz, in words or, where JSON is asked for, in JSON. The
+// reasons name hosts: where credentials are asked for, who shows none is told
+// only whether.
 func (s *Server) ready(w http.ResponseWriter, r *http.Request) error {
 	reasons := s.unready(r.Context())
+	if len(reasons) > 0 && s.guard != nil && r.Header.Get("Authorization") == "" {
+		reasons = []string{"not ready"}
+	}
 	var body []byte
 	if strings.Contains(r.Header.Get("Accept"), "application/json") {
 		w.Header().Set("Content-Type", typeJSON)
@@ -116,7 +121,7 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) error {
 			body = append(body[:0], strings.Join(reasons, "\n")...)
 		}
 	}
-	w.Header().Set("Vary", "Accept")
+	w.Header().Set("Vary", "Accept, Authorization")
 	if len(reasons) > 0 {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}

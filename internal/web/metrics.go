@@ -16,8 +16,14 @@ type metrics struct {
 	panics   prometheus.Counter
 }
 
-func newMetrics(reg prometheus.Registerer) *metrics {
+func newMetrics(reg prometheus.Registerer, cert *Certificate) *metrics {
 	f := promauto.With(reg)
+	if cert != nil {
+		f.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "gudang_http_certificate_expiry_timestamp_seconds",
+			Help: "When the certificate that is in use ends.",
+		}, func() float64 { return float64(cert.expiry().Unix()) })
+	}
 	return &metrics{
 		requests: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "gudang_http_requests_total",

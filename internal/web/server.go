@@ -30,8 +30,8 @@ type Reader interface {
 	Rollups(ctx context.Context, q reading.Query, span reading.Span) ([]reading.Summary, error)
 }
 
-// Config is what a Server is made from. All of it but Health and Rollups is
-// needed.
+// Config is what a Server is made from. Health, Rollups, Auth and Certificate
+// may be left out.
 type Config struct {
 	Reader     Reader
 	Span       reading.Span   // of buckets
@@ -41,6 +41,9 @@ type Config struct {
 	Registerer prometheus.Registerer // where the server's own metrics go
 	Log        *slog.Logger
 	Version    string
+
+	Auth        Auth         // who may read
+	Certificate *Certificate // nil: HTTP without TLS
 }
 
 // The bounds on one request. Together they decide how long anybody can hold a
@@ -77,6 +80,7 @@ type Server struct {
 	version  string
 	metrics  *metrics
 	gate     *gate
+	guard    *guard // nil: everybody may read
 	encoders encoderPool
 	trouble  throttle // for the log of store errors
 
@@ -84,8 +88,9 @@ type Server struct {
 	checkTimeout time.Duration
 	stopTimeout  time.Duration
 
-	http     *http.Server
-	listener net.Listener
+	http        *http.Server
+	listener    net.Listener
+	certificate *Certificate // nil: no TLS
 }
 
 // New prepares a server. It opens nothing: call Listen, then Run.
@@ -95,8 +100,10 @@ func New(c Config) *Server {
 		spans:        append([]reading.Span{c.Span}, c.Rollups...),
 		log:          c.Log,
 		version:      c.Version,
-		metrics:      newMetrics(c.Registerer),
+		metrics:      newMetrics(c.Registerer, c.Certificate),
 		gate:         newGate(maxQueries, maxWaiting, patience),
+		guard:        newGuard(c.Auth),
+		certificate:  c.Certificate,
 		queryTimeout: queryTimeout,
 		checkTimeout: checkTimeout,
 		stopTimeout:  stopTimeout,
@@ -113,6 +120,9 @@ func New(c Config) *Server {
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          errorLog,
+	}
+	if c.Certificate != nil {
+		s.http.TLSConfig = c.Certificate.config()
 	}
 	return s
 }
@@ -139,8 +149,8 @@ func (s *Server) routes(g prometheus.Gatherer, r prometheus.Registerer) []route 
 		{pattern: "/api/v1/readings", handle: s.readings, store: true},
 		{pattern: "/api/v1/buckets", handle: s.buckets, store: true},
 		{pattern: "/metrics", handle: plain(scrape)},
-		{pattern: "/healthz", handle: s.alive},
-		{pattern: "/readyz", handle: s.ready},
+		{pattern: alivePath, handle: s.alive},
+		{pattern: readyPath, handle: s.ready},
 		{pattern: "/", handle: notFound},
 	}
 }
@@ -168,6 +178,21 @@ func (s *Server) Listen(addr string) error {
 // taken where the setting said 0.
 func (s *Server) Addr() string { return s.listener.Addr().String() }
 
+// URL is where the page is. The host is what is listened on.
+func (s *Server) URL() string {
+	if s.certificate != nil {
+		return "https://" + s.Addr() + "/"
+	}
+	return "http://" + s.Addr() + "/"
+}
+
+func (s *Server) serveConnections() error {
+	if s.certificate != nil {
+		return s.http.ServeTLS(s.listener, "", "") // the files are Certificate's
+	}
+	return s.http.Serve(s.listener)
+}
+
 // Run serves until ctx ends, then lets the answers under way finish for a few
 // seconds and cuts off the rest.
 func (s *Server) Run(ctx context.Context) error {
@@ -175,7 +200,7 @@ func (s *Server) Run(ctx context.Context) error {
 		return errors.New("cannot serve HTTP: nothing is listened on")
 	}
 	served := make(chan error, 1)
-	go func() { served <- s.http.Serve(s.listener) }()
+	go func() { served <- s.serveConnections() }()
 	select {
 	case err := <-served:
 		return fmt.Errorf("cannot serve HTTP on %q: %w", s.Addr(), err)
