@@ -126,7 +126,7 @@ func newService(ctx context.Context, c *config, log *slog.Logger) (_ *service, e
 	}, intake, s.sink, s.sensors, reg)
 	s.web = web.New(web.Config{
 		Reader: s.read, Gatherer: reg, Registerer: reg, Log: log, Version: version,
-		Health: append(health, web.Check{Name: "store", Ready: s.sink.Ready}),
+		Health: append(health, web.Check{Name: "store", Ready: s.sink.Ready}), Prometheus: s.promql().Serve,
 	})
 	if err := s.web.Listen(c.HTTPAddr); err != nil {
 		return nil, err

@@ -32,7 +32,9 @@ type gatherer struct {
 }
 
 // ends is where a bucket that starts there must have ended: spans begin at
-// their multiples and divide a day, so that few starts can have a long one.
+// their multiples and divide a day, so that few starts can have a long one. An
+// outlier's own word is not enough: it is of the span that it was made under,
+// and the bucket may be of a longer one.
 func (g *gatherer) ends(start int64) int64 {
 	a, b := start%dayMS, int64(dayMS)
 	for a != 0 {
@@ -87,7 +89,7 @@ func newest(r seriesReader, reach, from, at int64) (reading.Stretch, error) {
 		g.take(b)
 		if b.Outlier {
 			outlier = true
-			last, err := r.lastOverflow(max(from, start), min(at+1, b.Until))
+			last, err := r.lastOverflow(max(from, start), min(at+1, g.ends(start)))
 			if err != nil {
 				return err
 			}
@@ -130,7 +132,7 @@ func stretch(r seriesReader, reach, from, until int64, limit int) (reading.Stret
 		if !b.Outlier {
 			return nil
 		}
-		points, err := r.overflow(max(from, start), min(g.until, b.Until), limit)
+		points, err := r.overflow(max(from, start), min(g.until, g.ends(start)), limit)
 		if err != nil {
 			return err
 		}

@@ -28,7 +28,8 @@ type Reader interface {
 	Summaries(ctx context.Context, q reading.Query) ([]reading.Summary, error)
 }
 
-// Config is what a Server is made from. All of it but Health is needed.
+// Config is what a Server is made from. All of it but Health and Prometheus is
+// needed.
 type Config struct {
 	Reader     Reader
 	Health     []Check
@@ -36,6 +37,11 @@ type Config struct {
 	Registerer prometheus.Registerer // where the server's own metrics go
 	Log        *slog.Logger
 	Version    string
+
+	// Prometheus answers what lies below /prometheus/api/v1, the paths cut to
+	// what follows. An error that it returns is the store's, and nothing is
+	// written then. Without it there is nothing.
+	Prometheus func(http.ResponseWriter, *http.Request) error
 }
 
 // The bounds on one request. Together they decide how long anybody can hold a
@@ -43,7 +49,7 @@ type Config struct {
 const (
 	headerTimeout = 5 * time.Second  // to send the request's head
 	readTimeout   = 10 * time.Second // to send all of it
-	writeTimeout  = 30 * time.Second // from the head read to the last byte answered; must exceed patience + queryTimeout
+	writeTimeout  = 30 * time.Second // from the head read to the last byte answered; must exceed patience + promqlTimeout
 	idleTimeout   = 2 * time.Minute  // between requests
 	queryTimeout  = 10 * time.Second // for the store to answer
 	patience      = 2 * time.Second  // in the queue for the store
@@ -52,7 +58,7 @@ const (
 
 	maxHeader = 16 << 10 // bytes; beyond it net/http answers 431
 	maxURI    = 8 << 10  // bytes; the longest sensible one is below 2 kB
-	maxBody   = 64 << 10 // bytes; no endpoint takes a body yet
+	maxBody   = 64 << 10 // bytes; only a query in PromQL has a body
 )
 
 // The gate: so many requests are answered from the store at a time, and so
@@ -74,6 +80,8 @@ type Server struct {
 	encoders encoderPool
 	trouble  throttle // for the log of store errors
 
+	prometheus func(http.ResponseWriter, *http.Request) error
+
 	queryTimeout time.Duration
 	checkTimeout time.Duration
 	stopTimeout  time.Duration
@@ -88,6 +96,7 @@ func New(c Config) *Server {
 		reader:       c.Reader,
 		log:          c.Log,
 		version:      c.Version,
+		prometheus:   c.Prometheus,
 		metrics:      newMetrics(c.Registerer),
 		gate:         newGate(maxQueries, maxWaiting, patience),
 		queryTimeout: queryTimeout,
@@ -115,7 +124,9 @@ func New(c Config) *Server {
 type route struct {
 	pattern string
 	handle  func(http.ResponseWriter, *http.Request) error
-	store   bool // it reads the store: it passes the gate and has a deadline
+	store   bool          // it reads the store: it passes the gate and has a deadline
+	within  time.Duration // of that deadline; 0: queryTimeout
+	post    bool          // it answers POST as well, of a form, and changes nothing
 }
 
 func (s *Server) routes(g prometheus.Gatherer, r prometheus.Registerer) []route {
@@ -125,7 +136,7 @@ func (s *Server) routes(g prometheus.Gatherer, r prometheus.Registerer) []route 
 		Registry:            r,
 		MaxRequestsInFlight: 8,
 	})
-	return []route{
+	routes := []route{
 		{pattern: "/{$}", handle: s.index, store: true},
 		{pattern: "/api/v1/sensors", handle: s.sensors, store: true},
 		{pattern: sensorsPath + "{id}", handle: s.sensor, store: true},
@@ -136,6 +147,10 @@ func (s *Server) routes(g prometheus.Gatherer, r prometheus.Registerer) []route 
 		{pattern: "/readyz", handle: s.ready},
 		{pattern: "/", handle: notFound},
 	}
+	if s.prometheus != nil {
+		routes = append(routes, route{pattern: prometheusPath, handle: s.promql, store: true, within: promqlTimeout, post: true})
+	}
+	return routes
 }
 
 // plain lets a handler that writes its own errors stand in the table.
