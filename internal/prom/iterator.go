@@ -12,6 +12,8 @@ import (
 
 // source is where the samples of one series come from.
 type source interface {
+	// newest is the newest sample in [from, at], or if there is none whatever
+	// was read behind it. Stretch are those in [from, until), about limit of them.
 	newest(ctx context.Context, from, at int64) (reading.Stretch, error)
 	stretch(ctx context.Context, from, until int64, limit int) (reading.Stretch, error)
 }

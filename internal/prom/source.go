@@ -43,26 +43,26 @@ type summed struct {
 }
 
 // newest asks for one span first, which is all there is to find but for a
-// sensor that pauses.
+// sensor that pauses, and for the one behind it, which the engine wants to see.
 func (s *summed) newest(ctx context.Context, from, at int64) (reading.Stretch, error) {
 	span := int64(s.Span)
-	found := reading.Stretch{Until: at + 1}
-	for _, since := range []int64{max(from, at+1-span), from} {
+	read, documents := reading.Stretch{}, 0
+	for since := max(from, at+1-span); ; since = from {
+		var err error
 		// Where the span was once another there may be one a second.
-		more, err := s.stretch(ctx, since, at+1, int((at-since)/1000)+2)
-		if err != nil {
-			return found, err
+		if read, err = s.stretch(ctx, since, at+1+span, int((at+span-since)/1000)+2); err != nil {
+			return read, err
 		}
-		found.Documents += more.Documents
-		if n := len(more.Points); n > 0 {
-			found.Points = more.Points[n-1:]
-			break
-		}
-		if since == from {
+		documents += read.Documents
+		if since == from || len(read.Points) > 0 && read.Points[0].Time <= at {
 			break
 		}
 	}
-	return found, nil
+	read.Documents = documents
+	for len(read.Points) > 1 && read.Points[1].Time <= at {
+		read.Points = read.Points[1:]
+	}
+	return read, nil
 }
 
 func (s *summed) stretch(ctx context.Context, from, until int64, limit int) (reading.Stretch, error) {

@@ -1,7 +1,6 @@
 package query
 
 import (
-	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -197,7 +196,7 @@ func TestEndsOfBuckets(t *testing.T) {
 		g := gatherer{reach: dayMS}
 		for i := int64(-3); i < 2000; i++ {
 			if g.ends(i*span) < (i+1)*span {
-				t.Fatal(fmt.Sprintf("a bucket of %d ms at %d is taken to end at %d", span, i*span, g.ends(i*span)))
+				t.Fatalf("a bucket of %d ms at %d is taken to end at %d", span, i*span, g.ends(i*span))
 			}
 		}
 	}
