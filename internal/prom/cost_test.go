@@ -3,9 +3,12 @@ package prom_test
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"gudang/internal/prom"
 	"gudang/internal/query"
 	"gudang/internal/reading"
 )
@@ -115,20 +118,34 @@ func TestACostOfPointsAndNotOfReadings(t *testing.T) {
 	}
 }
 
-func TestAFleetIsListedOnceAQuery(t *testing.T) {
+func TestAFleetIsListedOnceForADashboard(t *testing.T) {
 	t.Parallel()
 	w := make(world)
 	for i := range 30 {
 		w.every(fmt.Sprintf("S-%02d", i), "temperature", 0, 60_000, 10_000, wave(21, 4, 4))
 	}
 	store := &counter{Store: w.sqlite(t)}
-	url := serve(t, api(store))
-	a := ask(t, url, `temperature{sensor=~"S-0.*"} + on(sensor) temperature:avg or temperature`, times{start: 61_000})
-	if len(a.series) != 30 || store.lists.Load() != 1 {
-		t.Errorf("%d series, the fleet is listed %d times", len(a.series), store.lists.Load())
+	a := api(store)
+	url := serve(t, a)
+	now := time.UnixMilli(base)
+	prom.SetNow(a, func() time.Time { return now })
+	var group sync.WaitGroup
+	for range 8 {
+		group.Go(func() {
+			got := ask(t, url, `temperature{sensor=~"S-0.*"} + on(sensor) temperature:avg or temperature`, times{start: 61_000})
+			if len(got.series) != 30 {
+				t.Errorf("%d series, want 30", len(got.series))
+			}
+		})
 	}
-	// One bucket each, or one summary, and what tells that no more follows.
-	if n := store.documents.Load(); n > 3*50 {
-		t.Errorf("%d documents are read for 50 selected series", n)
+	group.Wait()
+	// One bucket or one summary for each of the series that are selected.
+	if lists, documents := store.lists.Load(), store.documents.Load(); lists != 1 || documents > 8*70 {
+		t.Errorf("the fleet is listed %d times, %d documents are read for 8 times 70 series", lists, documents)
+	}
+	now = now.Add(6 * time.Second)
+	ask(t, url, `temperature`, times{start: 61_000})
+	if lists := store.lists.Load(); lists != 2 {
+		t.Errorf("6 seconds later it has been listed %d times, want 2", lists)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/prometheus/common/model"
@@ -50,6 +51,24 @@ func (k key) Labels() labels.Labels {
 		return labels.FromStrings(model.MetricNameLabel, k.metric, sensorLabel, k.sensor)
 	}
 	return labels.FromStrings(model.MetricNameLabel, k.metric+k.kind.suffix, sensorLabel, k.sensor, spanLabel, k.kind.span)
+}
+
+// labelNames are the labels that there are.
+var labelNames = []string{model.MetricNameLabel, sensorLabel, spanLabel}
+
+// label is the value of a label; empty where the series has none of that name.
+func (k key) label(name string) string {
+	switch {
+	case name == model.MetricNameLabel && k.kind == nil:
+		return k.metric
+	case name == model.MetricNameLabel:
+		return k.metric + k.kind.suffix
+	case name == sensorLabel:
+		return k.sensor
+	case name == spanLabel && k.kind != nil:
+		return k.kind.span
+	}
+	return ""
 }
 
 // kinds are what there is of each metric, the readings first.
@@ -130,29 +149,64 @@ func (q *querier) members(ctx context.Context, m *matching, present bool, visit 
 	return nil
 }
 
-// wholeFleet yields every sensor. It remembers them for the next selector.
+// wholeFleet yields every sensor, the same ones throughout a query.
 func (q *querier) wholeFleet(ctx context.Context, visit func(member) error) error {
-	if !q.listed {
-		for after, more := "", true; more; {
-			page, err := q.api.reader.Sensors(ctx, after, pageSize)
-			if err != nil {
-				q.fleet = nil
-				return storeError{err}
-			}
-			for _, s := range page {
-				q.fleet = append(q.fleet, newMember(s))
-				after = s.ID
-			}
-			more = len(page) == pageSize
+	if q.fleet == nil {
+		var err error
+		if q.fleet, err = q.api.fleet.list(ctx, q.api.reader, q.api.now()); err != nil {
+			return err
 		}
-		q.listed = true
 	}
-	for _, s := range q.fleet {
+	for _, s := range *q.fleet {
 		if err := visit(s); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// fleetFresh is how long a list of the sensors is good for. A dashboard asks
+// for all its panels at once, and the documents are some seconds old anyway.
+const fleetFresh = 5 * time.Second
+
+// fleet is the list of all sensors that was read last.
+type fleet struct {
+	lock    chan struct{} // holds a token while nobody reads
+	at      time.Time
+	members *[]member // nil: none was; never changed
+}
+
+func newFleet() *fleet {
+	f := &fleet{lock: make(chan struct{}, 1)}
+	f.lock <- struct{}{}
+	return f
+}
+
+// list is the list, read again if it isn't fresh. One reads, the others wait.
+func (f *fleet) list(ctx context.Context, store Reader, now time.Time) (*[]member, error) {
+	select {
+	case <-f.lock:
+		defer func() { f.lock <- struct{}{} }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if f.members != nil && now.Sub(f.at) < fleetFresh {
+		return f.members, nil
+	}
+	all := []member{}
+	for after, more := "", true; more; {
+		page, err := store.Sensors(ctx, after, pageSize)
+		if err != nil {
+			return nil, storeError{err}
+		}
+		for _, s := range page {
+			all = append(all, newMember(s))
+			after = s.ID
+		}
+		more = len(page) == pageSize
+	}
+	f.at, f.members = now, &all
+	return f.members, nil
 }
 
 func newMember(s reading.Sensor) member {

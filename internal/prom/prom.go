@@ -62,12 +62,13 @@ type API struct {
 	unit      func(metric string) string
 	parser    parser.Parser
 	engine    *promql.Engine
+	fleet     *fleet
 	now       func() time.Time
 }
 
 // New prepares an API.
 func New(c Config) *API {
-	a := &API{reader: c.Reader, summaries: c.Summaries, unit: c.Unit, parser: parser.NewParser(parser.Options{}), now: time.Now}
+	a := &API{reader: c.Reader, summaries: c.Summaries, unit: c.Unit, parser: parser.NewParser(parser.Options{}), fleet: newFleet(), now: time.Now}
 	a.engine = promql.NewEngine(promql.EngineOpts{
 		Logger:                   c.Log,
 		MaxSamples:               maxSamples,

@@ -256,6 +256,34 @@ func compare(t *testing.T, ours, theirs string, expressions []string, translate 
 // empty are expressions that rightly have no answer.
 var empty = []string{`temperature{sensor="nobody"}`, `temperature{span="1m"}`, `temperature{other!=""}`, `temperature:avg{span="1h"}`}
 
+// lists are asked of both.
+var lists = []string{
+	"labels", "labels?match[]=temperature", "labels?match[]=%7Bspan=%221m%22%7D", "label/sensor/values", "label/__name__/values", "label/span/values", "label/sensor/values?match[]=humidity",
+	"label/__name__/values?match[]=%7Bsensor=~%22S-.*%22%7D", "label/sensor/values?match[]=pulses_total&match[]=%7B__name__=~%22hum.*%22%7D", "series?match[]=temperature",
+	"series?match[]=%7Bsensor=%22S-01%22%7D", "series?match[]=%7Bspan=~%22.%2B%22,sensor!~%22S.*%22%7D&match[]=humidity&match[]=temperature",
+}
+
+// listed is a list in order.
+func listed(t *testing.T, base, list string) string {
+	t.Helper()
+	resp, err := http.Get(base + "/api/v1/" + list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var raw struct{ Data []any }
+	if err := json.NewDecoder(resp.Body).Decode(&raw); err != nil {
+		t.Fatal(err)
+	}
+	var items []string
+	for _, item := range raw.Data {
+		text, _ := json.Marshal(item)
+		items = append(items, string(text))
+	}
+	slices.Sort(items)
+	return strings.Join(items, "\n")
+}
+
 func TestAnswersAreThoseOfPrometheus(t *testing.T) {
 	t.Parallel()
 	w := example()
@@ -276,6 +304,11 @@ func TestAnswersAreThoseOfPrometheus(t *testing.T) {
 		{start: 320_000, end: 1_000_000, step: 1001},          // about the gaps
 		{start: 1_799_999, end: 3_900_000, step: 3600 * 1000}, // hardly any
 	})
+	for _, list := range lists {
+		if have, want := listed(t, ours, list), listed(t, theirs, list); have != want || len(want) < 3 {
+			t.Errorf("%s: %s, want %s", list, have, want)
+		}
+	}
 	identity := func(s string) string { return s }
 	compare(t, ours, theirs, extrapolated, identity, []times{
 		{start: 3_601_007}, {start: 1_000_111, end: 7_100_000, step: 60_000}, {start: 1_400_111, end: 7_600_000, step: 1_230_000},
@@ -288,8 +321,16 @@ func TestAnswersOfMongoDBAreThoseOfPrometheus(t *testing.T) {
 	w.every("S-01", "temperature", 0, 900_000, 10_000, wave(21, 4, 40))
 	w.every("S-02", "temperature", 1234, 400_000, 20_007, wave(-3, 8, 91))
 	w.every("fast", "temperature", 300_000, 350_000, 245, wave(10, 5, 33))
-	theirs, ours := testenv.PrometheusHistory(t, w.openMetrics()), serve(t, api(w.ferret(t)))
+	store, db := w.ferret(t)
+	half := make(world)
+	half.every("half", "temperature", 360_000, 420_000, 2000, wave(10, 5, 3))
+	half.halfMigrated(t, db)
+	for s, readings := range half {
+		w[s] = readings
+	}
+	theirs, ours := testenv.PrometheusHistory(t, w.openMetrics()), serve(t, api(store))
 	compare(t, ours, theirs, []string{
 		`temperature`, `temperature{sensor=~"S.*"} offset 1m`, `max by (sensor) (temperature:max)`, `avg_over_time(temperature[3m])`, `max_over_time(temperature{sensor="fast"}[5m:1m])`, `absent(temperature{sensor="S-02"})`,
-	}, inTwo, []times{{start: 330_000}, {start: 13_007, end: 1_300_000, step: 327_000}, {start: 330_000, end: 450_000, step: 30_000}})
+		`temperature{sensor="half"}`, `sum_over_time(temperature{sensor="half"}[1m])`,
+	}, inTwo, []times{{start: 330_000}, {start: 389_999}, {start: 13_007, end: 1_300_000, step: 327_000}, {start: 330_000, end: 450_000, step: 30_000}})
 }

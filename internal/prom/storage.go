@@ -3,7 +3,6 @@ package prom
 import (
 	"context"
 	"slices"
-	"strings"
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/storage"
@@ -13,13 +12,11 @@ import (
 	"gudang/internal/reading"
 )
 
-// queryable is the store as one query sees it, so that it lists the fleet once
-// at most.
+// queryable is the store as one query sees it.
 type queryable struct {
 	api      *API
 	lookback int64
-	fleet    []member // listed is whether it has been
-	listed   bool
+	fleet    *[]member // nil: not asked for yet
 }
 
 // Querier implements storage.Queryable.
@@ -106,8 +103,8 @@ func (*seriesSet) Warnings() annotations.Annotations { return nil }
 
 // LabelValues implements storage.Querier.
 func (q *querier) LabelValues(ctx context.Context, name string, hints *storage.LabelHints, matchers ...*labels.Matcher) ([]string, annotations.Annotations, error) {
-	values, err := q.distinct(ctx, hints, matchers, func(l labels.Labels, yield func(string)) {
-		if v := l.Get(name); v != "" {
+	values, err := q.distinct(ctx, hints, matchers, func(k key, yield func(string)) {
+		if v := k.label(name); v != "" {
 			yield(v)
 		}
 	})
@@ -116,30 +113,25 @@ func (q *querier) LabelValues(ctx context.Context, name string, hints *storage.L
 
 // LabelNames implements storage.Querier.
 func (q *querier) LabelNames(ctx context.Context, hints *storage.LabelHints, matchers ...*labels.Matcher) ([]string, annotations.Annotations, error) {
-	names, err := q.distinct(ctx, hints, matchers, func(l labels.Labels, yield func(string)) {
-		l.Range(func(l labels.Label) { yield(l.Name) })
+	names, err := q.distinct(ctx, hints, matchers, func(k key, yield func(string)) {
+		for _, name := range labelNames {
+			if k.label(name) != "" {
+				yield(name)
+			}
+		}
 	})
 	return names, nil, err
 }
 
 // distinct is what pick yields of the series that match, each once and in order.
-func (q *querier) distinct(ctx context.Context, hints *storage.LabelHints, matchers []*labels.Matcher, pick func(labels.Labels, func(string))) ([]string, error) {
+func (q *querier) distinct(ctx context.Context, hints *storage.LabelHints, matchers []*labels.Matcher, pick func(key, func(string))) ([]string, error) {
 	seen := make(map[string]bool)
 	err := q.each(ctx, matchers, true, func(k key) error {
-		pick(k.Labels(), func(s string) {
-			if !seen[s] {
-				seen[strings.Clone(s)] = true
-			}
-		})
+		pick(k, func(s string) { seen[s] = true })
 		if hints.AllowsEarlyStop() && len(seen) >= hints.Limit {
 			return errEnough
 		}
 		return nil
 	})
-	all := make([]string, 0, len(seen))
-	for s := range seen {
-		all = append(all, s)
-	}
-	slices.Sort(all)
-	return all, err
+	return sortedKeys(seen), err
 }

@@ -1,6 +1,7 @@
 package prom_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -11,6 +12,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"gudang/internal/prom"
 	"gudang/internal/query"
@@ -149,7 +154,7 @@ func (w world) sqlite(t testing.TB) query.Store {
 	return from
 }
 
-func (w world) ferret(t testing.TB) query.Store {
+func (w world) ferret(t testing.TB) (query.Store, *mongo.Database) {
 	t.Helper()
 	uri := testenv.FerretDB(t).URI
 	to, err := sink.OpenMongo(uri, "gudang", sink.MongoWriters(1), sink.MongoBatch(1), sink.MongoOutlier(outlierReadings, minute))
@@ -163,7 +168,49 @@ func (w world) ferret(t testing.TB) query.Store {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { from.Close() })
-	return from
+	client, err := mongo.Connect(options.Client().ApplyURI(uri))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Disconnect(context.Background()) })
+	return from, client.Database("gudang")
+}
+
+// halfMigrated stores the buckets as a process leaves them that dies while it
+// makes outliers of them: all readings still stand in the arrays, but one that
+// came since, and the first half in overflow as well.
+func (w world) halfMigrated(t testing.TB, db *mongo.Database) {
+	t.Helper()
+	insert := func(collection string, doc bson.D) {
+		if _, err := db.Collection(collection).InsertOne(t.Context(), doc); err != nil {
+			t.Fatal(err)
+		}
+	}
+	id := func(s reading.Series, ms int64) bson.Binary {
+		id := s.ID(ms)
+		return bson.Binary{Subtype: bson.TypeBinaryUUID, Data: id[:]}
+	}
+	for _, b := range w.buckets() {
+		last := b.Count() - 1
+		insert("buckets", bson.D{
+			{Key: "_id", Value: id(b.Series, b.Start)}, {Key: "sensorId", Value: b.Sensor}, {Key: "metric", Value: b.Metric}, {Key: "start", Value: bson.DateTime(b.Start)},
+			{Key: "offsets", Value: b.Offsets[:last]}, {Key: "values", Value: b.Values[:last]}, {Key: "count", Value: b.Count()}, {Key: "sum", Value: b.Sum}, {Key: "min", Value: b.Min}, {Key: "max", Value: b.Max},
+			{Key: "isOutlier", Value: true}, {Key: "until", Value: bson.DateTime(b.Start + int64(minute))},
+		})
+		for i, off := range b.Offsets {
+			if at := b.Start + int64(off); i < last/2 || i == last {
+				insert("overflow", bson.D{
+					{Key: "_id", Value: id(b.Series, at)}, {Key: "sensorId", Value: b.Sensor}, {Key: "metric", Value: b.Metric}, {Key: "time", Value: bson.DateTime(at)}, {Key: "value", Value: b.Values[i]},
+				})
+			}
+		}
+	}
+	for s := range w {
+		insert("sensors", bson.D{
+			{Key: "_id", Value: s.Sensor}, {Key: "firstSeen", Value: bson.DateTime(base)}, {Key: "lastSeen", Value: bson.DateTime(base)},
+			{Key: "metrics", Value: bson.D{{Key: s.Metric, Value: bson.D{{Key: "time", Value: bson.DateTime(base)}, {Key: "value", Value: 1.0}}}}},
+		})
+	}
 }
 
 // api is what the store is asked through.
