@@ -88,21 +88,23 @@ func TestAnswers(t *testing.T) {
 		"a match of everything": {"/series?match%5B%5D=%7Bsensor%3D~%22.*%22%7D", 400, `{"status":"error","errorType":"bad_data","error":"invalid parameter \"match[]\": match[] must contain at least one non-empty matcher"}`},
 		"not a label":           {"/label/%FF/values", 400, `{"status":"error","errorType":"bad_data","error":"invalid label name: \"\\xff\""}`},
 		"two of one":            {"/query?query=" + q(`temperature + on() humidity`) + "&" + at, 200, `{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1768003260,"61"]}]}}`},
-		"not one to one":        {"/query?query=" + q(`temperature + on() humidity`) + "&time=" + seconds(90_500), 422, ""},
+		"not one to one":        {"/query?query=" + q(`temperature + on() humidity`) + "&time=" + seconds(90_500), 422, `{"status":"error","errorType":"execution","error":"multiple matches for labels: many-to-one matching must be explicit (group_left/group_right)"}`},
 		"samples beyond memory": {"/query?query=" + q(`vector(1)[58d:1s]`) + "&time=1e9", 422, `{"status":"error","errorType":"execution","error":"query processing would load too many samples into memory in query execution"}`},
-		"out of time":           {"/query?timeout=1ms&query=" + q(`count_over_time(vector(1)[40d:1s])`) + "&time=1e9", 503, `{"status":"error","errorType":"timeout","error":"query timed out in expression evaluation"}`},
+		"out of time":           {"/query?timeout=1ms&query=" + q(`count_over_time(vector(1)[40d:1s])`) + "&time=1e9", 503, `{"status":"error","errorType":"timeout","error":"query timed out in …`},
 		"something else":        {"/rules", 404, `{"status":"error","errorType":"not_found","error":"there is nothing here: docs/promql.md says what there is"}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, err := do(a, http.MethodGet, tt.target, "")
-			if err != nil || w.Code != tt.status || tt.want != "" && w.Body.String() != tt.want {
+			want, open := strings.CutSuffix(tt.want, "…")
+			same := w.Body.String() == want || open && strings.HasPrefix(w.Body.String(), want)
+			if err != nil || w.Code != tt.status || !same {
 				t.Errorf("GET %s: %d %v\n%s\nwant %d\n%s", tt.target, w.Code, err, w.Body, tt.status, tt.want)
 			}
 			if !json.Valid(w.Body.Bytes()) {
 				t.Error("the answer is no JSON")
 			}
 			path, form, _ := strings.Cut(tt.target, "?")
-			if p, err := do(a, http.MethodPost, path, form); err != nil || p.Code != w.Code || p.Body.String() != w.Body.String() {
+			if p, err := do(a, http.MethodPost, path, form); err != nil || p.Code != w.Code || p.Body.String() != w.Body.String() && !open {
 				t.Errorf("POST answers %d %v: %s", p.Code, err, p.Body)
 			}
 		})

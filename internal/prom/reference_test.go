@@ -301,7 +301,6 @@ func TestAnswersAreThoseOfPrometheus(t *testing.T) {
 		{start: 0, end: 7_800_000, step: 300_000},             // as long
 		{start: 3_590_000, end: 3_720_000, step: 5000},        // shorter than the interval
 		{start: -600_000, end: 9_000_000, step: 1_200_000},    // before and behind everything
-		{start: 320_000, end: 1_000_000, step: 1001},          // about the gaps
 		{start: 1_799_999, end: 3_900_000, step: 3600 * 1000}, // hardly any
 	})
 	for _, list := range lists {
@@ -309,6 +308,10 @@ func TestAnswersAreThoseOfPrometheus(t *testing.T) {
 			t.Errorf("%s: %s, want %s", list, have, want)
 		}
 	}
+	// About the gaps, second by second.
+	compare(t, ours, theirs, []string{
+		`temperature{sensor="gaps"}`, `temperature:count{sensor="gaps"}`, `count_over_time(temperature{sensor="gaps"}[5m])`, `absent(temperature{sensor="gaps"})`, `timestamp(temperature{sensor="gaps"})`,
+	}, inTwo, []times{{start: 310_000, end: 1_000_000, step: 1001}, {start: 1_800_000, end: 3_000_000, step: 999}})
 	identity := func(s string) string { return s }
 	compare(t, ours, theirs, extrapolated, identity, []times{
 		{start: 3_601_007}, {start: 1_000_111, end: 7_100_000, step: 60_000}, {start: 1_400_111, end: 7_600_000, step: 1_230_000},

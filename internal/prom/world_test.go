@@ -193,9 +193,18 @@ func (w world) halfMigrated(t testing.TB, db *mongo.Database) {
 	for _, b := range w.buckets() {
 		last := b.Count() - 1
 		insert("buckets", bson.D{
-			{Key: "_id", Value: id(b.Series, b.Start)}, {Key: "sensorId", Value: b.Sensor}, {Key: "metric", Value: b.Metric}, {Key: "start", Value: bson.DateTime(b.Start)},
-			{Key: "offsets", Value: b.Offsets[:last]}, {Key: "values", Value: b.Values[:last]}, {Key: "count", Value: b.Count()}, {Key: "sum", Value: b.Sum}, {Key: "min", Value: b.Min}, {Key: "max", Value: b.Max},
-			{Key: "isOutlier", Value: true}, {Key: "until", Value: bson.DateTime(b.Start + int64(minute))},
+			{Key: "_id", Value: id(b.Series, b.Start)},
+			{Key: "sensorId", Value: b.Sensor},
+			{Key: "metric", Value: b.Metric},
+			{Key: "start", Value: bson.DateTime(b.Start)},
+			{Key: "offsets", Value: b.Offsets[:last]},
+			{Key: "values", Value: b.Values[:last]},
+			{Key: "count", Value: b.Count()},
+			{Key: "sum", Value: b.Sum},
+			{Key: "min", Value: b.Min},
+			{Key: "max", Value: b.Max},
+			{Key: "isOutlier", Value: true},
+			{Key: "until", Value: bson.DateTime(b.Start + int64(minute))},
 		})
 		for i, off := range b.Offsets {
 			if at := b.Start + int64(off); i < last/2 || i == last {
@@ -207,7 +216,9 @@ func (w world) halfMigrated(t testing.TB, db *mongo.Database) {
 	}
 	for s := range w {
 		insert("sensors", bson.D{
-			{Key: "_id", Value: s.Sensor}, {Key: "firstSeen", Value: bson.DateTime(base)}, {Key: "lastSeen", Value: bson.DateTime(base)},
+			{Key: "_id", Value: s.Sensor},
+			{Key: "firstSeen", Value: bson.DateTime(base)},
+			{Key: "lastSeen", Value: bson.DateTime(base)},
 			{Key: "metrics", Value: bson.D{{Key: s.Metric, Value: bson.D{{Key: "time", Value: bson.DateTime(base)}, {Key: "value", Value: 1.0}}}}},
 		})
 	}
