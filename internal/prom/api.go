@@ -3,6 +3,7 @@ package prom
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/timestamp"
 	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/util/annotations"
 )
@@ -108,6 +110,9 @@ func (a *API) queryRange(r *http.Request) (result, error) {
 
 // execute runs a query. Its result stays valid until it is closed.
 func (a *API) execute(r *http.Request, limit int, timeout, lookback time.Duration, prepare func(context.Context, storage.Queryable, promql.QueryOpts) (promql.Query, error)) (result, error) {
+	if err := check(r.Form.Get("query")); err != nil {
+		return result{}, badData(`invalid parameter "query": %w`, err)
+	}
 	ctx, cancel := context.WithTimeout(r.Context(), timeout)
 	defer cancel()
 	q := &queryable{api: a, lookback: lookback.Milliseconds()}
@@ -125,6 +130,21 @@ func (a *API) execute(r *http.Request, limit int, timeout, lookback time.Duratio
 	}
 	out.encode = func(e *encoder) { e.value(res.Value) }
 	return out, nil
+}
+
+// check refuses an expression that is too long to be one of a person or a
+// dashboard. The parser's time grows with the square of the depth, whatever the
+// timeout, and the engine's stack with it: 64 KiB of parentheses are 8 s and
+// 130 MB. A text in quotes counts once, as a regular expression may name a fleet.
+func check(expression string) error {
+	lexer := parser.Lex(expression)
+	var item parser.Item
+	for range maxTokens {
+		if lexer.NextItem(&item); item.Typ == parser.EOF || item.Typ == parser.ERROR {
+			return nil // the parser says what is wrong with it
+		}
+	}
+	return fmt.Errorf("the expression has more than %d words and signs", maxTokens)
 }
 
 func truncate(res *promql.Result, limit int) bool {

@@ -87,6 +87,10 @@ func TestAnswers(t *testing.T) {
 		"no match":              {"/series", 400, `{"status":"error","errorType":"bad_data","error":"no match[] parameter provided"}`},
 		"a match of everything": {"/series?match%5B%5D=%7Bsensor%3D~%22.*%22%7D", 400, `{"status":"error","errorType":"bad_data","error":"invalid parameter \"match[]\": match[] must contain at least one non-empty matcher"}`},
 		"not a label":           {"/label/%FF/values", 400, `{"status":"error","errorType":"bad_data","error":"invalid label name: \"\\xff\""}`},
+		"nested":                {"/query?query=" + strings.Repeat("(", 1400) + "1" + strings.Repeat(")", 1400) + "&time=1", 200, `{"status":"success","data":{"resultType":"scalar","result":[1,"1"]}}`},
+		"nested too deep":       {"/query?query=" + strings.Repeat("(", 30_000) + "1" + strings.Repeat(")", 30_000), 400, `{"status":"error","errorType":"bad_data","error":"invalid parameter \"query\": the expression has more than 3000 words and signs"}`},
+		"a long chain":          {"/query?query=" + strings.Repeat("1-", 30_000) + "1", 400, `{"status":"error","errorType":"bad_data","error":"invalid parameter \"query\": the expression has more than 3000 words and signs"}`},
+		"a long text":           {"/query?query=" + q("absent(temperature{sensor=~\""+strings.Repeat("S-0123|", 5000)+"\"})*0") + "&time=1", 200, `{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1,"0"]}]}}`},
 		"two of one":            {"/query?query=" + q(`temperature + on() humidity`) + "&" + at, 200, `{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1768003260,"61"]}]}}`},
 		"not one to one":        {"/query?query=" + q(`temperature + on() humidity`) + "&time=" + seconds(90_500), 422, `{"status":"error","errorType":"execution","error":"multiple matches for labels: many-to-one matching must be explicit (group_left/group_right)"}`},
 		"samples beyond memory": {"/query?query=" + q(`vector(1)[58d:1s]`) + "&time=1e9", 422, `{"status":"error","errorType":"execution","error":"query processing would load too many samples into memory in query execution"}`},
@@ -150,6 +154,47 @@ func TestWhatAStoreSaysIsNotForTheClient(t *testing.T) {
 		if w, err := do(a, http.MethodGet, target, ""); !errors.Is(err, secret) || w.Body.Len() > 0 {
 			t.Errorf("%s: error %v, body %q", target, err, w.Body)
 		}
+	}
+}
+
+// crowd lists more sensors than there are.
+type crowd struct {
+	query.Store
+	sensors int
+}
+
+func (c *crowd) Sensors(_ context.Context, after string, limit int) (page []reading.Sensor, _ error) {
+	next := 0
+	fmt.Sscanf(after, "S-%d", &next)
+	for i := next + 1; i <= c.sensors && len(page) < limit; i++ {
+		page = append(page, reading.Sensor{ID: fmt.Sprintf("S-%07d", i), FirstSeen: base, LastSeen: base, Metrics: map[string][]reading.Point{"temperature": nil, "x": nil}})
+	}
+	return page, nil
+}
+
+func TestTheSeriesOfAQueryAreBounded(t *testing.T) {
+	t.Parallel()
+	a := api(&crowd{small().sqlite(t), 9000})
+	for _, tt := range []struct {
+		target string
+		status int
+		want   string
+	}{
+		{"/series?limit=2&match%5B%5D=x", 200, `"sensor":"S-0000002"}],"warnings":["results truncated due to limit"]}`},
+		{"/label/sensor/values", 200, `"S-0009000"]}`},
+		{"/series?match%5B%5D=%7B__name__%3D~%22.%2B%22%7D", 422, "more than 100000 series"},
+		{"/series?" + strings.Repeat("match%5B%5D=x&", 12), 422, "more than 100000 series"},
+		{"/query?query=count(" + strings.Repeat("x%20or%20", 12) + "x)", 422, "more than 100000 series"},
+	} {
+		if w, err := do(a, http.MethodGet, tt.target, ""); err != nil || w.Code != tt.status || !strings.Contains(w.Body.String(), tt.want) {
+			t.Errorf("%.60s: %d %v %.300s", tt.target, w.Code, err, w.Body)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	w := httptest.NewRecorder()
+	if err := a.Serve(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/label/sensor/values", nil)); !errors.Is(err, context.Canceled) {
+		t.Errorf("a list that is given up: error %v, body %.60s", err, w.Body)
 	}
 }
 

@@ -27,7 +27,7 @@ const pageSize = 1000
 
 var (
 	errEnough        = errors.New("enough")
-	errTooManySeries = fmt.Errorf("the selector matches more than %d series: narrow it down, by sensor for instance", maxSeries)
+	errTooManySeries = fmt.Errorf("the selectors match more than %d series in all: narrow them down, by sensor for instance", maxSeries)
 )
 
 // kind is what a series of summaries is made of. A series of readings has none.
@@ -158,6 +158,9 @@ func (q *querier) wholeFleet(ctx context.Context, visit func(member) error) erro
 		}
 	}
 	for _, s := range *q.fleet {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		if err := visit(s); err != nil {
 			return err
 		}

@@ -47,7 +47,8 @@ type Config struct {
 // at one time can take some 300 MB at the very worst.
 const (
 	maxSamples = 5_000_000        // that a query may hold at one time
-	maxSeries  = 20_000           // that a selector may select
+	maxSeries  = 100_000          // that a query may select
+	maxTokens  = 3000             // words and signs of an expression
 	maxPoints  = 11_000           // of a series in an answer, as Prometheus
 	atOnce     = 4                // queries that run; the others wait
 	lookback   = 5 * time.Minute  // how old a reading may be that still counts, as Prometheus

@@ -17,6 +17,7 @@ type queryable struct {
 	api      *API
 	lookback int64
 	fleet    *[]member // nil: not asked for yet
+	selected int       // series, by all selectors
 }
 
 // Querier implements storage.Queryable.
@@ -41,7 +42,7 @@ func (q *querier) Select(ctx context.Context, sorted bool, hints *storage.Select
 	}
 	var found []storage.Series
 	err := q.each(ctx, matchers, hints.Func == seriesFunc, func(k key) error {
-		if len(found) == maxSeries {
+		if q.selected++; q.selected > maxSeries {
 			return errTooManySeries
 		}
 		found = append(found, q.series(ctx, k, hints))
