@@ -41,6 +41,7 @@ type iterator struct {
 	until   int64 // points has all samples before this
 	ahead   int   // how many to read next
 	started bool
+	first   *chunkenc.ValueType // what Next has found already, until it is asked for
 	err     error
 }
 
@@ -51,6 +52,11 @@ func newIterator(ctx context.Context, src source, mint, maxt, window, span int64
 
 // Next implements chunkenc.Iterator.
 func (it *iterator) Next() chunkenc.ValueType {
+	if it.first != nil {
+		found := *it.first
+		it.first = nil
+		return found
+	}
 	if !it.started {
 		return it.Seek(it.mint)
 	}
@@ -69,6 +75,7 @@ type timeMS = int64
 
 // Seek implements chunkenc.Iterator.
 func (it *iterator) Seek(t timeMS) chunkenc.ValueType {
+	it.first = nil
 	t = max(t, it.mint)
 	switch {
 	case it.started && it.pos < len(it.points) && it.points[it.pos].Time >= t:

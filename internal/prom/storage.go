@@ -29,10 +29,18 @@ func (q *queryable) Querier(mint, maxt int64) (storage.Querier, error) {
 type querier struct {
 	*queryable
 	mint, maxt int64
+	selects    []*ahead
+	stop       []context.CancelFunc
 }
 
-// Close implements storage.Querier.
-func (*querier) Close() error { return nil }
+// Close implements storage.Querier. It waits until nothing is read any more.
+func (q *querier) Close() error {
+	for i, a := range q.selects {
+		q.stop[i]()
+		a.reading.Wait()
+	}
+	return nil
+}
 
 // Select implements storage.Querier. Which series there are it finds out at
 // once, and of their samples it reads what is asked for, when it is.
@@ -40,13 +48,15 @@ func (q *querier) Select(ctx context.Context, sorted bool, hints *storage.Select
 	if hints == nil {
 		hints = &storage.SelectHints{Start: q.mint, End: q.maxt, Range: 1}
 	}
-	var found []storage.Series
+	ctx, stop := context.WithCancel(ctx)
+	found := &ahead{}
+	q.selects, q.stop = append(q.selects, found), append(q.stop, stop)
 	err := q.each(ctx, matchers, hints.Func == seriesFunc, func(k key) error {
 		if q.selected++; q.selected > maxSeries {
 			return errTooManySeries
 		}
-		found = append(found, q.series(ctx, k, hints))
-		if hints.Limit > 0 && len(found) == hints.Limit {
+		found.series = append(found.series, q.series(ctx, k, hints))
+		if hints.Limit > 0 && len(found.series) == hints.Limit {
 			return errEnough
 		}
 		return nil
@@ -55,9 +65,13 @@ func (q *querier) Select(ctx context.Context, sorted bool, hints *storage.Select
 		return storage.ErrSeriesSet(err)
 	}
 	if sorted {
-		slices.SortFunc(found, func(a, b storage.Series) int { return labels.Compare(a.Labels(), b.Labels()) })
+		slices.SortFunc(found.series, func(a, b *series) int { return labels.Compare(a.Labels(), b.Labels()) })
 	}
-	return &seriesSet{series: found, at: -1}
+	found.primed = make([]primed, len(found.series))
+	for i, s := range found.series {
+		s.ahead, s.at = found, i
+	}
+	return &seriesSet{series: found.series, at: -1}
 }
 
 // seriesFunc is what the engine's hints say of a query for series alone.
@@ -85,15 +99,19 @@ type series struct {
 	mint, maxt int64
 	window     int64
 	span       int64
+	ahead      *ahead
+	at         int // among those of ahead
 }
 
 // Iterator implements storage.Series.
-func (s *series) Iterator(chunkenc.Iterator) chunkenc.Iterator {
+func (s *series) Iterator(chunkenc.Iterator) chunkenc.Iterator { return s.ahead.take(s.at) }
+
+func (s *series) iterator() *iterator {
 	return newIterator(s.ctx, s.src, s.mint, s.maxt, s.window, s.span)
 }
 
 type seriesSet struct {
-	series []storage.Series
+	series []*series
 	at     int
 }
 
