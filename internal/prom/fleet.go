@@ -71,6 +71,16 @@ func (k key) label(name string) string {
 	return ""
 }
 
+// compare orders series as their labels do.
+func (k key) compare(o key) int {
+	for _, name := range labelNames {
+		if c := strings.Compare(k.label(name), o.label(name)); c != 0 {
+			return c
+		}
+	}
+	return 0
+}
+
 // kinds are what there is of each metric, the readings first.
 func (a *API) kinds() []*kind {
 	all := []*kind{nil}

@@ -65,7 +65,7 @@ func (q *querier) Select(ctx context.Context, sorted bool, hints *storage.Select
 		return storage.ErrSeriesSet(err)
 	}
 	if sorted {
-		slices.SortFunc(found.series, func(a, b *series) int { return labels.Compare(a.Labels(), b.Labels()) })
+		slices.SortFunc(found.series, func(a, b *series) int { return a.compare(b.key) })
 	}
 	found.primed = make([]primed, len(found.series))
 	for i, s := range found.series {
