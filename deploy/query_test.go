@@ -113,6 +113,7 @@ func TestTheDashboardsAskSourcesThatAreProvisioned(t *testing.T) {
 // asked says where each data source is, for those that are asked in the test.
 var asked = map[string]func(*live) string{
 	"gudang-prometheus": func(l *live) string { return l.prom.URL },
+	"gudang-readings":   func(l *live) string { return "http://gudang:" + liveToken + "@" + l.addr + "/prometheus" },
 }
 
 // Every query of the dashboards gives something, of a live instance.

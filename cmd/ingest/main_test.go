@@ -246,6 +246,12 @@ func TestTheWorkedExampleGivesItsTwoBuckets(t *testing.T) {
 		if strings.TrimSpace(body) != want {
 			t.Errorf("readings: %s\nwant %s", body, want)
 		}
+		for expression, want := range map[string]string{"temperature": "26.6", "temperature:max": "26.8", "count_over_time(temperature[1m])": "6"} {
+			_, body = p.get("/prometheus/api/v1/query?time=2026-12-06T09:06:00Z&query=" + url.QueryEscape(expression))
+			if !strings.Contains(body, `"sensor":"S-01"`) || !strings.HasSuffix(body, `[1796547960,"`+want+`"]}]}}`) {
+				t.Errorf("%s: %s, want %s", expression, body, want)
+			}
+		}
 		_, body = p.get("/api/v1/sensors/S-01")
 		if !strings.Contains(body, `"lastSeen":"2026-12-06T09:06:59.000Z"`) && !strings.Contains(body, `"firstSeen"`) {
 			t.Errorf("sensor: %s", body)

@@ -388,7 +388,7 @@ func TestAFlushAMinuteWritesEachBucketAboutOnce(t *testing.T) {
 		time.Sleep(17*time.Second + 300*time.Millisecond) // a start at any time
 		const sensors = 100
 		sent := 0
-		for range 10 * 60 * 10 { // ten minutes, ten sensors a second
+		for range 20 * 60 * 10 { // twenty minutes, ten sensors a second
 			r.intake.mu.Lock()
 			r.batch.Deliveries = append(r.batch.Deliveries, reading.Delivery{Readings: 1})
 			r.batch.Readings = append(r.batch.Readings, temp(fmt.Sprintf("S-%03d", sent%sensors), time.Now().UnixMilli(), 20))

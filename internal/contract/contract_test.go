@@ -75,6 +75,7 @@ var cases = []struct {
 	{name: "rejected readings are taken", test: testReject},
 	{name: "pages of readings give each once and in order", test: testReadingsPages},
 	{name: "readings are cut to the range", test: testReadingsRange},
+	{name: "stretches of readings are those of the list", test: testStretches},
 	{name: "pages of summaries give each once and in order", test: testSummariesPages},
 	{name: "an unknown sensor has no readings", test: testUnknownSensor},
 	{name: "sensors are listed in pages", test: testSensorsPages},

@@ -130,7 +130,15 @@ func TestReadsOfAStoreThatIsAwaySaySo(t *testing.T) {
 		"sensors":   func() error { _, err := m.Sensors(t.Context(), "", 1); return err },
 		"readings":  func() error { _, err := m.Readings(t.Context(), q); return err },
 		"summaries": func() error { _, err := m.Summaries(t.Context(), q); return err },
-		"scan":      func() error { return m.Scan(t.Context(), func(*Stored) error { return nil }) },
+		"newest": func() error {
+			_, err := m.NewestAt(t.Context(), reading.Series{Sensor: "S-01", Metric: "x"}, 0, 1)
+			return err
+		},
+		"stretch": func() error {
+			_, err := m.Stretch(t.Context(), reading.Series{Sensor: "S-01", Metric: "x"}, 0, 1, 1)
+			return err
+		},
+		"scan": func() error { return m.Scan(t.Context(), func(*Stored) error { return nil }) },
 	} {
 		if err := ask(); !errors.Is(err, mongodb.ErrAway) || errors.Is(err, reading.ErrNotFound) {
 			t.Errorf("%s: %v", name, err)

@@ -22,6 +22,11 @@ type Store interface {
 	// be positive.
 	Readings(ctx context.Context, q reading.Query) ([]reading.Reading, error)
 	Summaries(ctx context.Context, q reading.Query) ([]reading.Summary, error)
+	// NewestAt is the newest reading of the series in [from, at], and as many
+	// behind it as its bucket has. Stretch is its readings in [from, until), in
+	// whole buckets: the limit or a few more, if there are so many.
+	NewestAt(ctx context.Context, s reading.Series, from, at int64) (reading.Stretch, error)
+	Stretch(ctx context.Context, s reading.Series, from, until int64, limit int) (reading.Stretch, error)
 	// Scan yields every stored bucket, in any order, exactly as it is stored. An
 	// outlier comes in pieces, one after the other, each with its summary and
 	// some of its readings. What is yielded is only valid until the next call

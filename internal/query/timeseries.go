@@ -258,3 +258,44 @@ func (t *TimeSeries) Truth(_ context.Context, id string, _ int) (reading.Sensor,
 func (t *TimeSeries) Newest(_ context.Context, s reading.Series, _ int) ([]reading.Point, error) {
 	return nil, fmt.Errorf("cannot read the newest of %q: %w", s.Sensor, errOwnBuckets)
 }
+
+// NewestAt implements Store.
+func (t *TimeSeries) NewestAt(ctx context.Context, s reading.Series, from, at int64) (reading.Stretch, error) {
+	found := reading.Stretch{Until: at + 1}
+	q := reading.Query{Sensor: s.Sensor, Metric: s.Metric, Limit: 1}
+	opts := options.Find().SetSort(bson.D{{Key: mongodb.TimeField, Value: -1}}).SetLimit(1).
+		SetProjection(bson.D{{Key: "_id", Value: 0}, {Key: mongodb.TimeField, Value: 1}})
+	limited, cancel := context.WithTimeout(ctx, mongoTimeout)
+	defer cancel()
+	last := int64(0)
+	err := t.each(limited, mongodb.Readings, seriesMatch(q, from, at+1), opts, func(doc bson.Raw) error {
+		last = mongodb.Time(doc.Lookup(mongodb.TimeField))
+		found.Documents++
+		return nil
+	})
+	if err != nil || found.Documents == 0 {
+		return found, err
+	}
+	q.From, q.To = last, last+1 // of several values for that time, the one that all answers have
+	list, err := t.Readings(ctx, q)
+	for _, r := range list {
+		found.Points = append(found.Points, reading.Point{Time: r.Time, Value: r.Value})
+	}
+	return found, err
+}
+
+// Stretch implements Store.
+func (t *TimeSeries) Stretch(ctx context.Context, s reading.Series, from, until int64, limit int) (reading.Stretch, error) {
+	if limit <= 0 {
+		return reading.Stretch{}, errNoLimit
+	}
+	list, err := t.Readings(ctx, reading.Query{Sensor: s.Sensor, Metric: s.Metric, From: from, To: until, Limit: limit})
+	found := reading.Stretch{Until: until, Documents: len(list)}
+	for _, r := range list {
+		found.Points = append(found.Points, reading.Point{Time: r.Time, Value: r.Value})
+	}
+	if len(list) == limit {
+		found.Until = list[limit-1].Time + 1
+	}
+	return found, err
+}

@@ -207,6 +207,33 @@ func TestTimeSeriesScanShowsCopies(t *testing.T) {
 	}
 }
 
+// What PromQL reads.
+func TestTimeSeriesSeeksAndStretches(t *testing.T) {
+	server, s := openTimeSeries(t, minute)
+	x, y := reading.Series{Sensor: "a", Metric: "x"}, reading.Series{Sensor: "a", Metric: "y"}
+	for _, at := range []int64{10, 20, 20, 30, 40} {
+		put(server, x, at, float64(at))
+	}
+	put(server, x, 20, 7) // a copy with another value: the least counts
+	put(server, y, 25, 1)
+	told := func(found reading.Stretch, err error) string {
+		return fmt.Sprint(found.Points, " until ", found.Until, " ", err)
+	}
+	for have, want := range map[string]string{
+		told(s.NewestAt(t.Context(), x, 0, 25)):     "[{20 7}] until 26 <nil>",
+		told(s.NewestAt(t.Context(), x, 21, 25)):    "[] until 26 <nil>",
+		told(s.NewestAt(t.Context(), x, 40, 40)):    "[{40 40}] until 41 <nil>",
+		told(s.Stretch(t.Context(), x, 15, 40, 10)): "[{20 7} {30 30}] until 40 <nil>",
+		told(s.Stretch(t.Context(), x, 0, 100, 2)):  "[{10 10} {20 7}] until 21 <nil>",
+		told(s.Stretch(t.Context(), y, 26, 100, 2)): "[] until 100 <nil>",
+		told(s.Stretch(t.Context(), y, 0, 100, 0)):  "[] until 0 " + errNoLimit.Error(),
+	} {
+		if have != want {
+			t.Errorf("have %s, want %s", have, want)
+		}
+	}
+}
+
 func TestTimeSeriesHasNoTruthToRefreshFrom(t *testing.T) {
 	_, s := openTimeSeries(t, minute)
 	if _, err := s.Truth(t.Context(), "a", 1); err == nil {

@@ -103,10 +103,11 @@ func (s *TimeSeriesServer) find(name string, command bson.D) (found []bson.D) {
 		return s.Docs[name]
 	}
 	found = s.match(filter)
-	if fmt.Sprint(Lookup(command, "sort")) != fmt.Sprint(bson.D{{Key: "time", Value: int32(1)}}) {
+	order, _ := Lookup(command, "sort", "time").(int32)
+	if sort, _ := Lookup(command, "sort").(bson.D); order == 0 || len(sort) != 1 {
 		s.t.Errorf("a find in another order than time's: %v", command)
 	}
-	slices.SortStableFunc(found, func(a, b bson.D) int { return cmp.Compare(timeOf(a), timeOf(b)) })
+	slices.SortStableFunc(found, func(a, b bson.D) int { return int(order) * cmp.Compare(timeOf(a), timeOf(b)) })
 	if limit, _ := Lookup(command, "limit").(int64); limit > 0 {
 		found = found[:min(int(limit), len(found))]
 	}

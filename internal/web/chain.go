@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"net/url"
@@ -142,9 +143,14 @@ func (s *Server) bound(next http.Handler) http.Handler {
 // goes.
 func (s *Server) serve(rt route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead && !(rt.post && r.Method == http.MethodPost) {
+			refused := errMethod
 			w.Header().Set("Allow", allowed)
-			s.fail(w, r, errMethod)
+			if rt.post {
+				refused = errMethodPost
+				w.Header().Set("Allow", allowed+", POST")
+			}
+			s.fail(w, r, refused)
 			return
 		}
 		if rt.store {
@@ -154,7 +160,7 @@ func (s *Server) serve(rt route) http.Handler {
 				return
 			}
 			defer leave()
-			ctx, cancel := context.WithTimeout(r.Context(), s.queryTimeout)
+			ctx, cancel := context.WithTimeout(r.Context(), cmp.Or(rt.within, s.queryTimeout))
 			defer cancel()
 			r = r.WithContext(ctx)
 		}

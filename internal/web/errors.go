@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -25,15 +26,16 @@ func (e *httpError) Error() string { return e.text }
 const statusGone = 499
 
 var (
-	errInternal = &httpError{http.StatusInternalServerError, "internal error: see the service's log"}
-	errMethod   = &httpError{http.StatusMethodNotAllowed, "only GET and HEAD are answered here"}
-	errBusy     = &httpError{http.StatusServiceUnavailable, "too many requests at once: try again in a moment"}
-	errStore    = &httpError{http.StatusServiceUnavailable, "the store can't be read right now"}
-	errTimeout  = &httpError{http.StatusGatewayTimeout, "the store did not answer in time"}
-	errPath     = &httpError{http.StatusNotFound, "there is nothing here: / links to what there is"}
-	errSensor   = &httpError{http.StatusNotFound, "no such sensor"}
-	errWho      = &httpError{http.StatusUnauthorized, "this needs the right token, or user name and password"}
-	errGuesses  = &httpError{http.StatusTooManyRequests, "too many wrong credentials from this address: try again in a moment"}
+	errInternal   = &httpError{http.StatusInternalServerError, "internal error: see the service's log"}
+	errMethod     = &httpError{http.StatusMethodNotAllowed, "only GET and HEAD are answered here"}
+	errMethodPost = &httpError{http.StatusMethodNotAllowed, "only GET, HEAD and POST are answered here"}
+	errBusy       = &httpError{http.StatusServiceUnavailable, "too many requests at once: try again in a moment"}
+	errStore      = &httpError{http.StatusServiceUnavailable, "the store can't be read right now"}
+	errTimeout    = &httpError{http.StatusGatewayTimeout, "the store did not answer in time"}
+	errPath       = &httpError{http.StatusNotFound, "there is nothing here: / links to what there is"}
+	errSensor     = &httpError{http.StatusNotFound, "no such sensor"}
+	errWho        = &httpError{http.StatusUnauthorized, "this needs the right token, or user name and password"}
+	errGuesses    = &httpError{http.StatusTooManyRequests, "too many wrong credentials from this address: try again in a moment"}
 )
 
 // badRequest is a 400 that says what to mend.
@@ -81,6 +83,9 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	h := w.Header()
 	h.Set("Content-Type", typeJSON)
 	body := append(appendString([]byte(`{"error":`), answer.text), '}', '\n')
+	if strings.HasPrefix(r.URL.Path, prometheusPath) {
+		body = prometheusError(answer)
+	}
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(answer.status)
 	w.Write(body)

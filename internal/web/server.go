@@ -30,8 +30,8 @@ type Reader interface {
 	Rollups(ctx context.Context, q reading.Query, span reading.Span) ([]reading.Summary, error)
 }
 
-// Config is what a Server is made from. Health, Rollups, Auth and Certificate
-// may be left out.
+// Config is what a Server is made from. Health, Rollups, Auth, Certificate and
+// Prometheus may be left out.
 type Config struct {
 	Reader     Reader
 	Span       reading.Span   // of buckets
@@ -44,6 +44,11 @@ type Config struct {
 
 	Auth        Auth         // who may read
 	Certificate *Certificate // nil: HTTP without TLS
+
+	// Prometheus answers what lies below /prometheus/api/v1, the paths cut to
+	// what follows. An error that it returns is the store's, and nothing is
+	// written then. Without it there is nothing.
+	Prometheus func(http.ResponseWriter, *http.Request) error
 }
 
 // The bounds on one request. Together they decide how long anybody can hold a
@@ -51,7 +56,7 @@ type Config struct {
 const (
 	headerTimeout = 5 * time.Second  // to send the request's head
 	readTimeout   = 10 * time.Second // to send all of it
-	writeTimeout  = 30 * time.Second // from the head read to the last byte answered; must exceed patience + queryTimeout
+	writeTimeout  = 30 * time.Second // from the head read to the last byte answered; must exceed patience + promqlTimeout
 	idleTimeout   = 2 * time.Minute  // between requests
 	queryTimeout  = 10 * time.Second // for the store to answer
 	patience      = 2 * time.Second  // in the queue for the store
@@ -60,7 +65,7 @@ const (
 
 	maxHeader = 16 << 10 // bytes; beyond it net/http answers 431
 	maxURI    = 8 << 10  // bytes; the longest sensible one is below 2 kB
-	maxBody   = 64 << 10 // bytes; no endpoint takes a body yet
+	maxBody   = 64 << 10 // bytes; only a query in PromQL has a body
 )
 
 // The gate: so many requests are answered from the store at a time, and so
@@ -84,6 +89,8 @@ type Server struct {
 	encoders encoderPool
 	trouble  throttle // for the log of store errors
 
+	prometheus func(http.ResponseWriter, *http.Request) error
+
 	queryTimeout time.Duration
 	checkTimeout time.Duration
 	stopTimeout  time.Duration
@@ -100,6 +107,7 @@ func New(c Config) *Server {
 		spans:        append([]reading.Span{c.Span}, c.Rollups...),
 		log:          c.Log,
 		version:      c.Version,
+		prometheus:   c.Prometheus,
 		metrics:      newMetrics(c.Registerer, c.Certificate),
 		gate:         newGate(maxQueries, maxWaiting, patience),
 		guard:        newGuard(c.Auth),
@@ -132,7 +140,9 @@ func New(c Config) *Server {
 type route struct {
 	pattern string
 	handle  func(http.ResponseWriter, *http.Request) error
-	store   bool // it reads the store: it passes the gate and has a deadline
+	store   bool          // it reads the store: it passes the gate and has a deadline
+	within  time.Duration // of that deadline; 0: queryTimeout
+	post    bool          // it answers POST as well, of a form, and changes nothing
 }
 
 func (s *Server) routes(g prometheus.Gatherer, r prometheus.Registerer) []route {
@@ -142,7 +152,7 @@ func (s *Server) routes(g prometheus.Gatherer, r prometheus.Registerer) []route 
 		Registry:            r,
 		MaxRequestsInFlight: 8,
 	})
-	return []route{
+	routes := []route{
 		{pattern: "/{$}", handle: s.index, store: true},
 		{pattern: "/api/v1/sensors", handle: s.sensors, store: true},
 		{pattern: sensorsPath + "{id}", handle: s.sensor, store: true},
@@ -153,6 +163,10 @@ func (s *Server) routes(g prometheus.Gatherer, r prometheus.Registerer) []route 
 		{pattern: readyPath, handle: s.ready},
 		{pattern: "/", handle: notFound},
 	}
+	if s.prometheus != nil {
+		routes = append(routes, route{pattern: prometheusPath, handle: s.promql, store: true, within: promqlTimeout, post: true})
+	}
+	return routes
 }
 
 // plain lets a handler that writes its own errors stand in the table.
