@@ -125,7 +125,7 @@ func newService(ctx context.Context, c *config, log *slog.Logger) (_ *service, e
 		Span: c.span, ReadingInterval: c.ReadingInterval, FlushInterval: c.FlushInterval, FlushReadings: c.FlushReadings,
 	}, intake, s.sink, s.sensors, reg)
 	s.web = web.New(web.Config{
-		Reader: s.read, Gatherer: reg, Registerer: reg, Log: log, Version: version,
+		Reader: s.read, Gatherer: reg, Registerer: reg, Log: log, Version: version, Page: s.page(),
 		Health: append(health, web.Check{Name: "store", Ready: s.sink.Ready}),
 	})
 	if err := s.web.Listen(c.HTTPAddr); err != nil {

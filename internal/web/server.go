@@ -1,5 +1,5 @@
 // Package web answers over HTTP: the JSON API over what is stored, the
-// metrics, whether the service is alive and ready, and a page that links them.
+// metrics, whether the service is alive and ready, and pages for people.
 package web
 
 import (
@@ -28,7 +28,7 @@ type Reader interface {
 	Summaries(ctx context.Context, q reading.Query) ([]reading.Summary, error)
 }
 
-// Config is what a Server is made from. All of it but Health is needed.
+// Config is what a Server is made from. All of it but Health and Page is needed.
 type Config struct {
 	Reader     Reader
 	Health     []Check
@@ -36,6 +36,7 @@ type Config struct {
 	Registerer prometheus.Registerer // where the server's own metrics go
 	Log        *slog.Logger
 	Version    string
+	Page       PageConfig
 }
 
 // The bounds on one request. Together they decide how long anybody can hold a
@@ -73,6 +74,7 @@ type Server struct {
 	gate     *gate
 	encoders encoderPool
 	trouble  throttle // for the log of store errors
+	site     *site
 
 	queryTimeout time.Duration
 	checkTimeout time.Duration
@@ -97,6 +99,7 @@ func New(c Config) *Server {
 	for _, check := range c.Health {
 		s.health = append(s.health, &probe{check: check})
 	}
+	s.site = newSite(c)
 	errorLog := slog.NewLogLogger(c.Log.Handler(), slog.LevelWarn)
 	s.http = &http.Server{
 		Handler:           s.handler(s.routes(c.Gatherer, c.Registerer)),
@@ -125,8 +128,7 @@ func (s *Server) routes(g prometheus.Gatherer, r prometheus.Registerer) []route 
 		Registry:            r,
 		MaxRequestsInFlight: 8,
 	})
-	return []route{
-		{pattern: "/{$}", handle: s.index, store: true},
+	return append(s.pageRoutes(), []route{
 		{pattern: "/api/v1/sensors", handle: s.sensors, store: true},
 		{pattern: sensorsPath + "{id}", handle: s.sensor, store: true},
 		{pattern: "/api/v1/readings", handle: s.readings, store: true},
@@ -135,7 +137,7 @@ func (s *Server) routes(g prometheus.Gatherer, r prometheus.Registerer) []route 
 		{pattern: "/healthz", handle: s.alive},
 		{pattern: "/readyz", handle: s.ready},
 		{pattern: "/", handle: notFound},
-	}
+	}...)
 }
 
 // plain lets a handler that writes its own errors stand in the table.
@@ -169,6 +171,16 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	served := make(chan error, 1)
 	go func() { served <- s.http.Serve(s.listener) }()
+	watched := make(chan struct{})
+	watching, stopWatching := context.WithCancel(ctx)
+	go func() {
+		defer close(watched)
+		s.site.watch(watching)
+	}()
+	defer func() {
+		stopWatching()
+		<-watched
+	}()
 	select {
 	case err := <-served:
 		return fmt.Errorf("cannot serve HTTP on %q: %w", s.Addr(), err)
