@@ -1,6 +1,7 @@
 package main
 
 import (
+	"regexp"
 	"strings"
 	"time"
 
@@ -59,20 +60,23 @@ func (s *service) hints() []web.Hint {
 		}
 	}
 	login := ""
+	if strings.HasPrefix(server, "ssl://") {
+		login = " --tls-use-os-certs"
+	}
 	if c.MQTTUsername != "" {
-		login = " -u USER -P PASSWORD"
+		login += " -u USER -P PASSWORD"
 	}
 	topic, payload := example(c.MQTTTopics)
 	hints := []web.Hint{{
 		What:    "A reading by hand",
-		Command: "mosquitto_pub -h " + host + " -p " + port + login + " -q 1 -t " + topic + " -m '" + payload + "'",
+		Command: "mosquitto_pub -h " + host + " -p " + port + login + " -q 1 -t " + quote(topic) + " -m " + quote(payload),
 	}}
 	if login == "" && topic == "warehouse/S-01/reading" {
 		hints = append(hints, web.Hint{What: "A simulated fleet of 40 sensors", Command: "simulate -broker " + server + " -sensors 40"})
 	}
 	return append(hints, web.Hint{
 		What:    "Nothing appears? What becomes of a message, and why",
-		Command: "echo '" + payload + "' | ingest parse " + topic,
+		Command: "echo " + quote(payload) + " | ingest parse " + quote(topic),
 	})
 }
 
@@ -92,6 +96,17 @@ func example(topics string) (topic, payload string) {
 	return "warehouse/S-01/reading", payload
 }
 
+var plainWord = regexp.MustCompile(`^[\w./:-]+$`)
+
+// quote makes one word of a text, for a shell.
+func quote(text string) string {
+	if plainWord.MatchString(text) {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}
+
+// split takes an address that is listened on apart.
 func split(addr string) (host, port string) {
 	i := strings.LastIndexByte(addr, ':')
 	return strings.Trim(addr[:i], "[]"), addr[i+1:]

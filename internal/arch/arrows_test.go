@@ -38,6 +38,8 @@ var homes = map[string][]string{
 	"github.com/mochi-mqtt/server":        {"internal/embedded"},
 	"github.com/prometheus/client_golang": {"metrics.go", "internal/web", "cmd/ingest", "cmd/simulate"},
 	"github.com/caarlos0/env":             {"cmd/ingest", "cmd/simulate"},
+	"github.com/chromedp/chromedp":        {},
+	"github.com/chromedp/cdproto":         {},
 	"gudang/internal/chaos":               {},
 	"gudang/internal/contract":            {},
 	"gudang/internal/testenv":             {},

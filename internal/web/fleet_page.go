@@ -262,6 +262,7 @@ func newColumn(name string, own, now order, link func(...string) string) column 
 func sorts(snap *snapshot, now order) (all []option) {
 	add := func(o order, text string) { all = append(all, option{o.String(), text, o == now}) }
 	add(order{}, "Name")
+	all[0].Value = "" // as if it were left out
 	add(order{down: true}, "Name, backwards")
 	add(order{by: bySeen, down: true}, "Last heard first")
 	add(order{by: bySeen}, "Longest silent first")

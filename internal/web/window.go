@@ -104,11 +104,11 @@ func utc(ms int64) string {
 	return strings.Replace(time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z"), ".000", "", 1)
 }
 
-// every is how many seconds a picture of the window stays good for: as long as
-// it takes for another point of it.
+// every is how many seconds a picture of the window stays good for: until there
+// might be something new to see in it.
 func (w window) every() int {
 	if w.name == "" {
 		return 0
 	}
-	return int(min(60, max(2, w.length()/1000/(2*chartSlots))))
+	return int(min(60, max(2, w.length()/1000/(5*chartSlots))))
 }

@@ -53,15 +53,14 @@
     old.slice(young.length).forEach((node) => node.remove());
   }
   function flash(node) {
-    const cell = node.closest(".reading, dd") || node;
     requestAnimationFrame(() => {
-      cell.classList.remove("fresh");
-      void cell.offsetWidth;
-      cell.classList.add("fresh");
+      node.classList.remove("fresh");
+      void node.offsetWidth; // or it would not begin again
+      node.classList.add("fresh");
     });
   }
 
-  let under = null, whole = Date.now(), again = false;
+  let under = null, whole = Date.now(), again = false, later = 0;
   async function refresh(all) {
     if (under) {
       again = again || all;
@@ -71,7 +70,10 @@
     const full = all || every > 0 && Date.now() - whole >= every;
     const url = new URL(location.href);
     url.hash = "";
-    if (!full && document.querySelector("#charts")) url.searchParams.set("part", "head");
+    if (!full && document.querySelector("#charts")) {
+      url.searchParams.set("part", "head");
+      if (every && !later) later = setTimeout(() => document.hidden || refresh(false), Math.max(0, whole + every - Date.now()));
+    }
     under = new AbortController();
     const patience = setTimeout(() => under.abort(), 20000);
     try {
@@ -96,6 +98,8 @@
     if (full || have.querySelector("#charts") === null) {
       if (dragging) return;
       whole = Date.now();
+      clearTimeout(later);
+      later = 0;
       take(have, want);
       charts();
     } else {
