@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -35,16 +36,20 @@ type fleet struct {
 	reader Reader
 	most   int
 
-	mu   sync.Mutex
-	last *snapshot  // nil: none yet
-	call *fleetCall // under way
+	mu     sync.Mutex
+	last   *snapshot  // nil: none yet
+	call   *fleetCall // under way
+	closed bool
 }
 
 type fleetCall struct {
-	done chan struct{}
-	got  *snapshot
-	err  error
+	cancel context.CancelFunc
+	done   chan struct{}
+	got    *snapshot
+	err    error
 }
+
+var errStopping = &httpError{http.StatusServiceUnavailable, "the service is stopping"}
 
 // get is the fleet as it was at most a few periods ago. With an error there
 // may still be a snapshot: the last one that could be read.
@@ -58,10 +63,15 @@ func (f *fleet) get(ctx context.Context) (*snapshot, error) {
 			return last, nil
 		}
 	}
+	if f.closed {
+		f.mu.Unlock()
+		return last, errStopping
+	}
 	if call == nil {
-		call = &fleetCall{done: make(chan struct{})}
+		refreshing, cancel := context.WithTimeout(context.WithoutCancel(ctx), fleetTimeout)
+		call = &fleetCall{cancel: cancel, done: make(chan struct{})}
 		f.call = call
-		go f.refresh(context.WithoutCancel(ctx), call)
+		go f.refresh(refreshing, call)
 	}
 	f.mu.Unlock()
 	if last != nil && age < fleetPatience*last.period() {
@@ -78,9 +88,25 @@ func (f *fleet) get(ctx context.Context) (*snapshot, error) {
 	}
 }
 
+// close ends the reading that is under way, and lets none begin: the store is
+// closed after the server.
+func (f *fleet) close(within time.Duration) {
+	f.mu.Lock()
+	f.closed = true
+	call := f.call
+	f.mu.Unlock()
+	if call == nil {
+		return
+	}
+	call.cancel()
+	select {
+	case <-call.done:
+	case <-time.After(within):
+	}
+}
+
 func (f *fleet) refresh(ctx context.Context, call *fleetCall) {
-	ctx, cancel := context.WithTimeout(ctx, fleetTimeout)
-	defer cancel()
+	defer call.cancel()
 	defer func() {
 		if v := recover(); v != nil {
 			call.err = fmt.Errorf("reading the fleet panicked: %v", v)

@@ -213,6 +213,31 @@ func TestTheFleetIsReadOnceForAllWhoAsk(t *testing.T) {
 	})
 }
 
+func TestTheStopEndsAReadingUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWarehouse(10, time.Now())
+		w.before = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+		f := &fleet{reader: w, most: maxFleet}
+		asked := make(chan error)
+		go func() {
+			_, err := f.get(t.Context())
+			asked <- err
+		}()
+		synctest.Wait()
+		begun := time.Now()
+		f.close(stopTimeout)
+		if took := time.Since(begun); took != 0 {
+			t.Errorf("it took %v", took)
+		}
+		if err := <-asked; !errors.Is(err, context.Canceled) {
+			t.Errorf("who waits is told %v", err)
+		}
+		if _, err := f.get(t.Context()); !errors.Is(err, errStopping) || w.asked != 1 {
+			t.Errorf("after the stop: %v, asked %d times", err, w.asked)
+		}
+	})
+}
+
 func TestAFleetThatTakesLongIsReadSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWarehouse(10, time.Now())
@@ -242,7 +267,7 @@ func TestTheStoreIsAway(t *testing.T) {
 		w.before = func(context.Context) error { return errors.New("secret") }
 		time.Sleep(time.Minute)
 		body := page(t, s, "/", http.StatusOK)
-		has(t, body, "can&#39;t be read right now", "as it was 60 s ago", "S-00001", "1 problem", "store does not take &lt;writes&gt;")
+		has(t, body, "can&#39;t be read right now", "as it was 60 s ago", "S-00001", "1 problem", "Does not take &lt;writes&gt;")
 		lacks(t, body, "secret", "All is well")
 		fresh := New(config(w))
 		body = page(t, fresh, "/", http.StatusOK)

@@ -107,6 +107,7 @@ func (s *Server) print(ctx context.Context, sensor string) uint64 {
 // watch keeps what the pages show of the service's own state, until ctx ends.
 // Then the streams end, so that the stop need not wait for them.
 func (p *site) watch(ctx context.Context) {
-	defer close(p.stopping)
 	p.pulse.watch(ctx)
+	close(p.stopping)
+	p.fleet.close(stopTimeout)
 }

@@ -160,7 +160,7 @@ func TestErrorsOfPagesAreToldOnPages(t *testing.T) {
 		"a search that is too long":       {example(), "/?q=" + strings.Repeat("x", 257), 400, []string{"256 bytes"}},
 		"after and before":                {example(), "/?after=ZgAAAAAAAAAAUw&before=ZgAAAAAAAAAAUw", 400, []string{"not both"}},
 		"a place that is none":            {example(), "/?after=xyz", 400, []string{"After is not"}},
-		"a sensor while the store's away": {down, "/sensors/S-01", 503, []string{"The store can&#39;t be read right now.", "nothing is lost"}},
+		"a sensor while the store's away": {down, "/sensors/S-01", 503, []string{"The store can&#39;t be read right now.", "No reading is lost"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			body := page(t, New(config(c.reader)), c.target, c.status)

@@ -54,7 +54,7 @@ func (s *Server) status(ctx context.Context) status {
 	c.last = v.words()
 	for i, reason := range s.checked(context.WithoutCancel(ctx)) {
 		name := s.health[i].check.Name
-		p := part{Name: title(name), Text: reason, Well: reason == ""}
+		p := part{Name: title(name), Text: title(strings.TrimLeft(strings.TrimPrefix(reason, name), ": ")), Well: reason == ""}
 		if p.Well {
 			p.Text = v.well(name)
 		} else {
