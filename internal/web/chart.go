@@ -63,11 +63,19 @@ type plotter struct {
 	slots    map[int64]*slot
 }
 
-// slotWidth is how long the slots for a range are: whole multiples of step,
-// and so few that there is no use in more.
+// slotSteps are the multiples that people count minutes and hours in.
+var slotSteps = []int64{1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30, 45, 60, 90, 120, 180, 240, 360, 480, 720, 1440}
+
+// slotWidth is how long the slots for a range are: a round multiple of step,
+// such that they are no more than there is use for.
 func slotWidth(from, to, step int64) int64 {
 	n := max(1, (to-from+step*chartSlots-1)/(step*chartSlots))
-	return n * step
+	last := slotSteps[len(slotSteps)-1]
+	if n > last {
+		return step * last * ((n + last - 1) / last)
+	}
+	i, _ := slices.BinarySearch(slotSteps, n)
+	return step * slotSteps[i]
 }
 
 func newPlotter(from, to, step int64) *plotter {

@@ -114,6 +114,11 @@ func TestBucketsBecomeSlots(t *testing.T) {
 	if c.Line == "" || !strings.HasSuffix(c.Band, "Z") {
 		t.Errorf("line %q, band %q", c.Line, c.Band)
 	}
+	for minutes, want := range map[int64]int64{1: 1, 60: 1, 241: 2, 1440: 6, 7 * 1440: 45, 30 * 1440: 180, 3000 * 1440: 13 * 1440} {
+		if got := slotWidth(0, minutes*minute, minute) / minute; got != want {
+			t.Errorf("slots of %d minutes have %d, want %d", minutes, got, want)
+		}
+	}
 	for years := int64(1); years < 12; years++ {
 		if p := newPlotter(0, years*365*24*60*minute, minute); years*365*24*60*minute/p.width > chartSlots {
 			t.Errorf("%d years have more than %d slots", years, chartSlots)
