@@ -202,6 +202,31 @@ func TestVitals(t *testing.T) {
 	})
 }
 
+func TestOneWildSensorDoesNotDecideTheFill(t *testing.T) {
+	bounds := []float64{0.5, 0.9, 1, 1.5, 100}
+	h := func(sum float64, counts ...uint64) histogram {
+		return histogram{sum: sum, count: counts[len(counts)-1], bounds: bounds, counts: counts[:len(counts)-1]}
+	}
+	none := h(0, 0, 0, 0, 0, 0, 0)
+	for name, c := range map[string]struct {
+		a, b histogram
+		want float64
+		wild bool
+	}{
+		"all as expected":    {none, h(10, 0, 0, 10, 10, 10, 10), 1, false},
+		"half of each":       {none, h(5, 10, 10, 10, 10, 10, 10), 0.5, false},
+		"one gone wild":      {none, h(9+10000, 0, 0, 9, 9, 9, 10), 1, true},
+		"it was wild before": {h(9+50, 0, 0, 9, 9, 10, 10), h(19+50, 0, 0, 19, 19, 20, 20), 1, false},
+	} {
+		if got, wild := fill(c.a, c.b); got != c.want || wild != c.wild {
+			t.Errorf("%s: %v, %v; want %v, %v", name, got, wild, c.want, c.wild)
+		}
+	}
+	if got, _ := fill(none, none); !math.IsNaN(got) {
+		t.Errorf("nothing counted: %v", got)
+	}
+}
+
 func TestWords(t *testing.T) {
 	now := time.UnixMilli(start)
 	for d, want := range map[time.Duration]string{

@@ -27,17 +27,17 @@ type pulse struct {
 
 // sample is what the metrics said at a time.
 type sample struct {
-	at        time.Time
-	stored    float64
-	fillSum   float64
-	fillCount uint64
-	lag       histogram
-	journal   float64 // bytes; negative: there is none
-	unacked   float64
+	at      time.Time
+	stored  float64
+	fill    histogram
+	lag     histogram
+	journal float64 // bytes; negative: there is none
+	unacked float64
 }
 
 // histogram is one of Prometheus': readings at or below each bound.
 type histogram struct {
+	sum    float64
 	count  uint64
 	bounds []float64
 	counts []uint64 // cumulative
@@ -79,13 +79,9 @@ func (p *pulse) sample() sample {
 		case "gudang_readings_stored_total":
 			s.stored = m.GetCounter().GetValue()
 		case "gudang_bucket_fill_ratio":
-			s.fillSum, s.fillCount = m.GetHistogram().GetSampleSum(), m.GetHistogram().GetSampleCount()
+			s.fill = newHistogram(m.GetHistogram())
 		case "gudang_store_lag_seconds":
-			s.lag.count = m.GetHistogram().GetSampleCount()
-			for _, b := range m.GetHistogram().GetBucket() {
-				s.lag.bounds = append(s.lag.bounds, b.GetUpperBound())
-				s.lag.counts = append(s.lag.counts, b.GetCumulativeCount())
-			}
+			s.lag = newHistogram(m.GetHistogram())
 		case "gudang_journal_bytes":
 			s.journal = m.GetGauge().GetValue()
 		case "gudang_unacked_messages":
@@ -95,12 +91,29 @@ func (p *pulse) sample() sample {
 	return s
 }
 
+// newHistogram copies what is used of a histogram.
+func newHistogram[B interface {
+	GetUpperBound() float64
+	GetCumulativeCount() uint64
+}](m interface {
+	GetSampleSum() float64
+	GetSampleCount() uint64
+	GetBucket() []B
+}) histogram {
+	h := histogram{sum: m.GetSampleSum(), count: m.GetSampleCount()}
+	for _, b := range m.GetBucket() {
+		h.bounds, h.counts = append(h.bounds, b.GetUpperBound()), append(h.counts, b.GetCumulativeCount())
+	}
+	return h
+}
+
 // vitals are the service's numbers over the last minutes. NaN is one that
 // there is nothing to tell of.
 type vitals struct {
 	rate    float64   // readings stored a second
 	rates   []float64 // oldest first
-	fill    float64   // of the buckets whose span has passed
+	fill    float64   // mean of the buckets whose span has passed, or their median
+	wild    bool      // it is the median: some are so full that the mean says nothing
 	median  float64   // of the lag, in seconds
 	most    float64   // the lag that 95 % of the readings stay below
 	journal float64   // bytes; negative: there is none
@@ -123,12 +136,37 @@ func (p *pulse) vitals() vitals {
 	for i := 1; i < len(p.samples); i++ {
 		v.rates = append(v.rates, rate(p.samples[max(0, i-pulseRate)], p.samples[i]))
 	}
-	if n := last.fillCount - first.fillCount; n > 0 {
-		v.fill = (last.fillSum - first.fillSum) / float64(n)
-	}
+	v.fill, v.wild = fill(first.fill, last.fill)
 	before := p.samples[max(0, len(p.samples)-1-pulseLag)].lag
 	v.median, v.most = last.lag.since(before, 0.5), last.lag.since(before, 0.95)
 	return v
+}
+
+// overfull is where a bucket's sensor is taken for an outlier.
+const overfull = 1.5
+
+// fill is the mean of what was counted between a and b. A single sensor gone
+// wild would make it thousands of percent, so where there is one it is the
+// median, to the bound above it.
+func fill(a, b histogram) (ratio float64, wild bool) {
+	if b.count <= a.count || len(a.counts) != len(b.counts) {
+		return math.NaN(), false
+	}
+	n := float64(b.count - a.count)
+	median := math.NaN()
+	for i, bound := range b.bounds {
+		upTo := float64(b.counts[i] - a.counts[i])
+		if math.IsNaN(median) && upTo >= n/2 {
+			median = bound
+		}
+		if bound >= overfull && upTo < n {
+			return median, true
+		}
+		if bound >= overfull {
+			break
+		}
+	}
+	return (b.sum - a.sum) / n, false
 }
 
 func rate(a, b sample) float64 {

@@ -95,6 +95,9 @@ func (v *vitals) words() status {
 	if !math.IsNaN(v.fill) {
 		s.Fill = strconv.Itoa(int(math.Round(100*v.fill))) + " %"
 		s.FillWords = "of the readings expected, last 5 min"
+		if v.wild {
+			s.Fill, s.FillWords = "≤ "+s.Fill, "half of the buckets; some are far fuller"
+		}
 	}
 	if !math.IsNaN(v.median) {
 		s.Lag = seconds(v.median)
