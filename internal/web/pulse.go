@@ -99,7 +99,8 @@ func newHistogram[B interface {
 	GetSampleSum() float64
 	GetSampleCount() uint64
 	GetBucket() []B
-}) histogram {
+},
+) histogram {
 	h := histogram{sum: m.GetSampleSum(), count: m.GetSampleCount()}
 	for _, b := range m.GetBucket() {
 		h.bounds, h.counts = append(h.bounds, b.GetUpperBound()), append(h.counts, b.GetCumulativeCount())
