@@ -140,17 +140,19 @@ func draw(metric string, from, to int64, slots []slot, width int64, zone *time.L
 }
 
 // gap is how far two points may lie apart and still be joined: some times what
-// is usual here, so that a sensor that sends rarely has a line as well.
+// is usual here, so that a sensor that sends rarely has a line as well. A few
+// points say nothing of what is usual.
 func gap(slots []slot, width int64) int64 {
-	if len(slots) < 2 {
-		return width
+	const few, minute = 5, 60_000
+	if len(slots) < few {
+		return max(minute, width+width/2)
 	}
 	steps := make([]int64, 0, len(slots)-1)
 	for i := 1; i < len(slots); i++ {
 		steps = append(steps, slots[i].Time-slots[i-1].Time)
 	}
 	slices.Sort(steps)
-	return max(3*steps[len(steps)/2], width+width/2)
+	return max(3*steps[len(steps)/4], width+width/2)
 }
 
 func (c *chart) x(t int64) float64 {

@@ -93,6 +93,29 @@ func TestGapsAreGaps(t *testing.T) {
 	}
 }
 
+func TestTwoBurstsAreNoLine(t *testing.T) {
+	at := func(times ...int64) (found []reading.Reading) {
+		for _, ms := range times {
+			found = append(found, reading.Reading{Series: reading.Series{Sensor: "S", Metric: "m"}, Time: ms, Value: 1})
+		}
+		return found
+	}
+	for name, c := range map[string]struct {
+		found       []reading.Reading
+		lines, dots int
+	}{
+		"two readings far apart":     {at(0, 2_000_000), 0, 2},
+		"two as a sensor sends them": {at(0, 10_000), 1, 0},
+		"bursts of two":              {at(0, 1000, 900_000, 901_000, 1_800_000, 1_801_000), 3, 0},
+		"a sensor that seldom sends": {at(0, 300_000, 600_000, 900_000, 1_200_000, 1_500_000), 1, 0},
+	} {
+		chart := drawReadings("m", 0, 3_600_000, c.found, time.UTC)
+		if lines, dots := strings.Count(chart.Line, "M"), strings.Count(chart.Dots, "M"); lines != c.lines || dots != c.dots {
+			t.Errorf("%s: %d lines and %d dots, want %d and %d", name, lines, dots, c.lines, c.dots)
+		}
+	}
+}
+
 // The band holds what the buckets say, and the mean is weighted by readings.
 func TestBucketsBecomeSlots(t *testing.T) {
 	const minute = 60000
