@@ -36,7 +36,7 @@ func (c *config) checkHTTP() error {
 func (s *service) openWeb(reg *prometheus.Registry, health []web.Check) error {
 	c := s.cfg
 	cfg := web.Config{
-		Reader: s.read, Span: c.span, Rollups: c.rolled, Gatherer: reg, Registerer: reg, Log: s.log, Version: version, Health: health, Prometheus: s.promql().Serve,
+		Reader: s.read, Span: c.span, Rollups: c.rolled, Gatherer: reg, Registerer: reg, Log: s.log, Version: version, Page: s.page(), Health: health, Prometheus: s.promql().Serve,
 		Auth: web.Auth{Token: c.HTTPToken, Username: c.HTTPUsername, Password: c.HTTPPassword},
 	}
 	if c.HTTPCertFile != "" {

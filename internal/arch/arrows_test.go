@@ -44,6 +44,8 @@ var homes = map[string][]string{
 	"github.com/prometheus/client_golang": {"metrics.go", "internal/web", "cmd/ingest", "cmd/simulate"},
 	"github.com/prometheus/prometheus":    {"internal/prom"},
 	"github.com/caarlos0/env":             {"cmd/ingest", "cmd/simulate"},
+	"github.com/chromedp/chromedp":        {},
+	"github.com/chromedp/cdproto":         {},
 	"gudang/internal/chaos":               {},
 	"gudang/internal/contract":            {},
 	"gudang/internal/testenv":             {},

@@ -25,20 +25,26 @@ func (s *Server) handler(routes []route) http.Handler {
 	return h
 }
 
-const sensorsPath = "/api/v1/sensors/"
+// What follows these is a sensor's id.
+const (
+	sensorsPath = "/api/v1/sensors/"
+	sensorPages = "/sensors/"
+)
 
-// oneSegment makes one path segment of whatever follows sensorsPath. A sensor
-// id may hold slashes and dots, and ServeMux would take the dots for a way up
+// oneSegment makes one path segment of whatever follows these. A sensor id may
+// hold slashes and dots, and ServeMux would take the dots for a way up
 // the tree and redirect to another address. Escaped or not, all of it is the id.
 func oneSegment(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if rest, ok := strings.CutPrefix(r.URL.Path, sensorsPath); ok && rest != "" {
-			clean := new(http.Request)
-			*clean = *r
-			clean.URL = new(url.URL)
-			*clean.URL = *r.URL
-			clean.URL.RawPath = sensorsPath + escapeSegment(rest)
-			r = clean
+		for _, path := range []string{sensorsPath, sensorPages} {
+			if rest, ok := strings.CutPrefix(r.URL.Path, path); ok && rest != "" {
+				clean := new(http.Request)
+				*clean = *r
+				clean.URL = new(url.URL)
+				*clean.URL = *r.URL
+				clean.URL.RawPath = path + escapeSegment(rest)
+				r = clean
+			}
 		}
 		next.ServeHTTP(w, r)
 	})

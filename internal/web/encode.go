@@ -40,13 +40,21 @@ type encoderPool struct{ pool sync.Pool }
 // answer writes what f encodes. An error in writing means that the client is
 // gone: there is nobody to tell.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, f func(e *encoder)) error {
+	return s.answerAs(w, r, typeJSON, func(e *encoder) {
+		f(e)
+		e.buf = append(e.buf, '\n')
+	})
+}
+
+// answerAs is answer for what is not JSON.
+func (s *Server) answerAs(w http.ResponseWriter, r *http.Request, contentType string, f func(e *encoder)) error {
 	e, ok := s.encoders.pool.Get().(*encoder)
 	if !ok {
 		e = &encoder{buf: make([]byte, 0, pieceSize+4<<10)}
 	}
 	e.buf, e.header, e.out, e.started, e.err = e.buf[:0], w.Header(), w, false, nil
 	e.zip = takesGzip(r.Header.Get("Accept-Encoding"))
-	e.header.Set("Content-Type", typeJSON)
+	e.header.Set("Content-Type", contentType)
 	e.header.Set("Vary", "Accept-Encoding")
 	f(e)
 	e.finish()
@@ -95,7 +103,6 @@ func (e *encoder) flush() {
 }
 
 func (e *encoder) finish() {
-	e.buf = append(e.buf, '\n')
 	if !e.started {
 		e.header.Set("Content-Length", strconv.Itoa(len(e.buf)))
 		_, e.err = e.out.Write(e.buf)

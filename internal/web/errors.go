@@ -80,6 +80,10 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if answer == errBusy || answer == errGuesses {
 		w.Header().Set("Retry-After", "1")
 	}
+	if forPeople(r) {
+		s.failPage(w, r, answer)
+		return
+	}
 	h := w.Header()
 	h.Set("Content-Type", typeJSON)
 	body := append(appendString([]byte(`{"error":`), answer.text), '}', '\n')

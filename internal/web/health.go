@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -72,9 +73,8 @@ func (p *probe) run(ctx context.Context, c *call) {
 	}
 }
 
-// unready is every reason why the service isn't ready, in the order of the
-// checks.
-func (s *Server) unready(ctx context.Context) []string {
+// checked is what each check says, in their order: a reason why not, or nothing.
+func (s *Server) checked(ctx context.Context) []string {
 	ctx, cancel := context.WithTimeout(ctx, s.checkTimeout)
 	defer cancel()
 	all := make([]string, len(s.health))
@@ -83,13 +83,13 @@ func (s *Server) unready(ctx context.Context) []string {
 		wg.Go(func() { all[i] = p.reason(ctx) })
 	}
 	wg.Wait()
-	reasons := all[:0]
-	for _, reason := range all {
-		if reason != "" {
-			reasons = append(reasons, reason)
-		}
-	}
-	return reasons
+	return all
+}
+
+// unready is every reason why the service isn't ready, in the order of the
+// checks.
+func (s *Server) unready(ctx context.Context) []string {
+	return slices.DeleteFunc(s.checked(ctx), func(reason string) bool { return reason == "" })
 }
 
 const typeText = "text/plain; charset=utf-8"

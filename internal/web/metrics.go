@@ -47,10 +47,15 @@ func (m *metrics) observe(pattern string, code int, d time.Duration) {
 		pattern = "other"
 	case "/{$}":
 		pattern = "/"
+	case sensorPages + "{$}":
+		pattern = sensorPages + "{id}"
 	}
 	if code == 0 {
 		code = 200 // nothing written is what net/http makes a 200 of
 	}
 	m.requests.WithLabelValues(pattern, strconv.Itoa(code)).Inc()
+	if pattern == livePath {
+		return // how long somebody listened is not how long an answer took
+	}
 	m.duration.WithLabelValues(pattern).Observe(d.Seconds())
 }

@@ -1,5 +1,5 @@
 // Package web answers over HTTP: the JSON API over what is stored, the
-// metrics, whether the service is alive and ready, and a page that links them.
+// metrics, whether the service is alive and ready, and pages for people.
 package web
 
 import (
@@ -30,8 +30,8 @@ type Reader interface {
 	Rollups(ctx context.Context, q reading.Query, span reading.Span) ([]reading.Summary, error)
 }
 
-// Config is what a Server is made from. Health, Rollups, Auth, Certificate and
-// Prometheus may be left out.
+// Config is what a Server is made from. Health, Rollups, Page, Auth, Certificate
+// and Prometheus may be left out.
 type Config struct {
 	Reader     Reader
 	Span       reading.Span   // of buckets
@@ -41,6 +41,7 @@ type Config struct {
 	Registerer prometheus.Registerer // where the server's own metrics go
 	Log        *slog.Logger
 	Version    string
+	Page       PageConfig
 
 	Auth        Auth         // who may read
 	Certificate *Certificate // nil: HTTP without TLS
@@ -88,6 +89,7 @@ type Server struct {
 	guard    *guard // nil: everybody may read
 	encoders encoderPool
 	trouble  throttle // for the log of store errors
+	site     *site
 
 	prometheus func(http.ResponseWriter, *http.Request) error
 
@@ -119,6 +121,7 @@ func New(c Config) *Server {
 	for _, check := range c.Health {
 		s.health = append(s.health, &probe{check: check})
 	}
+	s.site = newSite(c)
 	errorLog := slog.NewLogLogger(c.Log.Handler(), slog.LevelWarn)
 	s.http = &http.Server{
 		Handler:           s.handler(s.routes(c.Gatherer, c.Registerer)),
@@ -152,8 +155,7 @@ func (s *Server) routes(g prometheus.Gatherer, r prometheus.Registerer) []route 
 		Registry:            r,
 		MaxRequestsInFlight: 8,
 	})
-	routes := []route{
-		{pattern: "/{$}", handle: s.index, store: true},
+	routes := append(s.pageRoutes(), []route{
 		{pattern: "/api/v1/sensors", handle: s.sensors, store: true},
 		{pattern: sensorsPath + "{id}", handle: s.sensor, store: true},
 		{pattern: "/api/v1/readings", handle: s.readings, store: true},
@@ -162,7 +164,7 @@ func (s *Server) routes(g prometheus.Gatherer, r prometheus.Registerer) []route 
 		{pattern: alivePath, handle: s.alive},
 		{pattern: readyPath, handle: s.ready},
 		{pattern: "/", handle: notFound},
-	}
+	}...)
 	if s.prometheus != nil {
 		routes = append(routes, route{pattern: prometheusPath, handle: s.promql, store: true, within: promqlTimeout, post: true})
 	}
@@ -215,6 +217,16 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	served := make(chan error, 1)
 	go func() { served <- s.serveConnections() }()
+	watched := make(chan struct{})
+	watching, stopWatching := context.WithCancel(ctx)
+	go func() {
+		defer close(watched)
+		s.site.watch(watching)
+	}()
+	defer func() {
+		stopWatching()
+		<-watched
+	}()
 	select {
 	case err := <-served:
 		return fmt.Errorf("cannot serve HTTP on %q: %w", s.Addr(), err)
