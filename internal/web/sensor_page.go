@@ -237,10 +237,11 @@ func (s *Server) chart(ctx context.Context, series reading.Series, win window, b
 		}
 	}
 	plot := newPlotter(win.from, win.to, int64(s.site.Span))
-	q.From = max(0, s.site.Span.Start(win.from)) // the bucket that the range begins in
+	span, read := s.summariesFor(plot.width)
+	q.From = max(0, span.Start(win.from)) // the bucket that the range begins in
 	for until = win.to; *budget > 0; {
 		q.Limit = min(chartRead, *budget)
-		found, err := s.reader.Summaries(ctx, q)
+		found, err := read(ctx, q)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -256,6 +257,20 @@ func (s *Server) chart(ctx context.Context, series reading.Series, win window, b
 		until = last.Start
 	}
 	return plot.chart(series.Metric, s.site.Zone), until, nil
+}
+
+// summariesFor is what slots of that width are made of: the longest roll-ups
+// that fit into one, else the buckets.
+func (s *Server) summariesFor(width int64) (reading.Span, func(context.Context, reading.Query) ([]reading.Summary, error)) {
+	span, read := s.site.Span, s.reader.Summaries
+	for _, longer := range s.spans[1:] {
+		if longer > 0 && width%int64(longer) == 0 {
+			span, read = longer, func(ctx context.Context, q reading.Query) ([]reading.Summary, error) {
+				return s.reader.Rollups(ctx, q, longer)
+			}
+		}
+	}
+	return span, read
 }
 
 // chartView puts a chart into words.

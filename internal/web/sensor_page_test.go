@@ -90,6 +90,7 @@ func TestMoreBucketsThanAPageReadsAreSaidToBeMissing(t *testing.T) {
 	now := time.Now()
 	m := series("S", "m", 3000, time.Minute, now)
 	s := New(config(m))
+	s.spans = s.spans[:1] // no roll-ups
 	budget := 100
 	win := window{from: now.Add(-30 * day).UnixMilli(), to: now.UnixMilli()}
 	c, until, err := s.chart(t.Context(), reading.Series{Sensor: "S", Metric: "m"}, win, &budget)
@@ -217,5 +218,15 @@ func TestACSVThatBreaksIsNoWholeAnswer(t *testing.T) {
 	m.before = func(context.Context) error { return errors.New("gone") }
 	if w := do(s, http.MethodGet, "/api/v1/readings.csv?sensor=S"); w.Code != http.StatusServiceUnavailable || w.Header().Get("Content-Disposition") != "" {
 		t.Errorf("a store that is away: %d %v", w.Code, w.Header())
+	}
+}
+
+// A month is drawn of hours where there are roll-ups, and with the same values.
+func TestChartsReadTheLongestRollUpsThatFit(t *testing.T) {
+	s := &Server{reader: &memory{}, site: &site{PageConfig: PageConfig{Span: 60_000}}, spans: []reading.Span{60_000, 3_600_000, 86_400_000}}
+	for width, want := range map[int64]reading.Span{60_000: 60_000, 1_800_000: 60_000, 3_600_000: 3_600_000, 7_200_000: 3_600_000, 86_400_000: 86_400_000, 172_800_000: 86_400_000} {
+		if have, _ := s.summariesFor(width); have != want {
+			t.Errorf("slots of %d ms are made of spans of %d, want %d", width, have, want)
+		}
 	}
 }
