@@ -13,7 +13,9 @@ import (
 const (
 	latestFew      = 100
 	latestReadings = 10
-	latestWait     = time.Minute
+	// latestWait is short enough for a sensor of the usual pace, so that no page
+	// takes it for silent.
+	latestWait = 30 * time.Second
 )
 
 // gathered is what has come for a sensor since its document was written.

@@ -77,11 +77,11 @@ func TestSensorsDocumentsAreCoalesced(t *testing.T) {
 		commands         int
 		behind           time.Duration
 	}{
-		{50, 2, time.Second, 0.11, 70, latestEvery},
-		{100, 1, 10 * time.Second, 1.01, 70, latestEvery}, // one command in five seconds
-		{800, 1, 10 * time.Second, 0.21, 70, latestWait + latestEvery},
-		{800, 4, 10 * time.Second, 0.10, 70, latestWait + latestEvery},
-		{800, 2, time.Second, 0.11, 70, latestWait + latestEvery},
+		{50, 2, time.Second, 0.14, 80, latestEvery},
+		{100, 1, 10 * time.Second, 1.01, 80, latestEvery}, // one command in five seconds
+		{800, 1, 10 * time.Second, 0.34, 80, latestWait + latestEvery},
+		{800, 4, 10 * time.Second, 0.10, 80, latestWait + latestEvery},
+		{800, 2, time.Second, 0.14, 80, latestWait + latestEvery},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			d := &documents{script: script{answer: ok}}
