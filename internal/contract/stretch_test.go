@@ -22,7 +22,7 @@ func testStretches(t *testing.T, s *suite) {
 	}
 	crowd := &reading.Bucket{Series: id, Start: base + 3*60_000}
 	for i := range int64(outlierReadings + 50) {
-		crowd.Add(crowd.Start+i*290, float64(i))
+		crowd.Add(crowd.Start+i*140, float64(i))
 	}
 	all = append(all, crowd)
 	s.write(t, all...)
