@@ -18,11 +18,13 @@ DURATION ?= 2m
 PARALLEL ?= 2
 STORE    ?= sqlite
 
+BENCHTOOLS ?= ../shared/bench
+
 # Shows results only, and fails in CI when a test was skipped.
 TESTRUN   := $(BIN)/testrun
 TESTFLAGS ?=
 
-.PHONY: help run build deb test check static bench chaos docs dashboards fuzz fmt lint vet tidy vuln setup clean
+.PHONY: help run build deb test check static bench bench-e2e chaos docs dashboards fuzz fmt lint vet tidy vuln setup clean
 
 help: ## list what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -61,6 +63,10 @@ bench: ## benchmarks of PKG, COUNT times each, as benchstat reads them
 
 compare: $(BIN)/benchstat ## what changed between old.txt and new.txt
 	@$(BIN)/benchstat old.txt new.txt
+
+# The publisher, the counting MongoDB and the bare subscriber are not ours.
+bench-e2e: build ## the whole service against a bare subscriber; writes docs/performance.md
+	cd tools && go run ./bench -tools $(abspath $(BENCHTOOLS)) -ingest $(CURDIR)/bin/ingest -out $(CURDIR)/docs/performance.md
 
 # The test binary itself says what happens as it happens; go test would keep it
 # to itself. Every wait in it is bounded, so it needs no time-out.
