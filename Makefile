@@ -27,7 +27,7 @@ TESTFLAGS ?=
 .PHONY: help run build deb test check static bench bench-e2e chaos docs dashboards fuzz fmt lint vet tidy vuln setup clean
 
 help: ## list what there is
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
 	@echo
 	@echo "  make chaos SEED=123     make chaos SEEDS=10 FIRST=1 DURATION=15s PARALLEL=2 STORE=sqlite|ferretdb|both"
 	@echo "  make bench >old.txt; (change something); make bench >new.txt; make compare"

@@ -29,7 +29,7 @@ func (b *bench) throughput(r *report) error {
 		r.bare = append(r.bare, row{sensors: sensors, result: base})
 		for _, journal := range []string{"off", "on"} {
 			for _, flush := range []string{"1s", "60s"} {
-				s := setting{sensors: sensors, messages: messages, env: []string{"JOURNAL=" + journal, "FLUSH_INTERVAL=" + flush}}
+				s := setting{sensors: sensors, messages: messages, stops: true, env: []string{"JOURNAL=" + journal, "FLUSH_INTERVAL=" + flush}}
 				var list []result
 				for range rounds {
 					res, err := b.once(s)
@@ -107,7 +107,7 @@ func (b *bench) sensorGrowth(r *report) error {
 	for _, sensors := range []int{1000, 10_000, 100_000, 1_000_000} {
 		messages := 1_000_000 / b.scale
 		sensors = min(sensors, messages)
-		res, err := b.once(setting{sensors: sensors, messages: messages, env: []string{"JOURNAL=on", "FLUSH_INTERVAL=1s"}})
+		res, err := b.once(setting{sensors: sensors, messages: messages, stops: true, env: []string{"JOURNAL=on", "FLUSH_INTERVAL=1s"}})
 		if err != nil {
 			return err
 		}

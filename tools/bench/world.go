@@ -4,11 +4,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"syscall"
 	"time"
 )
 
@@ -18,21 +20,21 @@ type setting struct {
 	messages int
 	rate     int // messages a second; 0: as fast as it goes
 	live     bool
+	stops    bool // what is left in memory is stored by a stop, not by the next flush
 	embedded bool // the embedded store in place of the counting MongoDB
 	env      []string
 }
 
 // result is what was measured of the service.
 type result struct {
-	messages  int
-	rate      float64 // messages a second, from the first taken to the last acknowledged
-	cpu       float64 // seconds of processor for 100,000 messages
-	peakMB    float64
-	writes    float64 // store writes for each reading
-	p50, p99  int     // ms from publish to stored, where the load is live
-	distinct  int
-	doubled   int
-	processed time.Duration
+	messages int
+	rate     float64 // messages a second, from the first taken to the last acknowledged
+	cpu      float64 // seconds of processor for 100,000 messages
+	peakMB   float64
+	writes   float64 // store writes for each reading
+	p50, p99 int     // ms from publish to stored, where the load is live
+	distinct int
+	doubled  int
 }
 
 // world is a broker, a store and the service.
@@ -92,8 +94,16 @@ func (w *world) startBroker() (err error) {
 	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
 		return err
 	}
-	w.broker, err = w.start(nil, "mosquitto", "-c", conf)
-	return err
+	if w.broker, err = w.start(nil, "mosquitto", "-c", conf); err != nil {
+		return err
+	}
+	return w.await("the broker listens", 10*time.Second, func() (bool, error) {
+		c, err := net.Dial("tcp", w.brokerAddr)
+		if err != nil {
+			return false, err
+		}
+		return true, c.Close()
+	})
 }
 
 func (w *world) startStore() (addr string, err error) {
@@ -157,7 +167,10 @@ func (w *world) measure(s setting, first int) (result, error) {
 	if err := errors.Join(err, <-loaded); err != nil {
 		return result{}, err
 	}
-	r := result{messages: s.messages, rate: float64(s.messages) / took.Seconds(), processed: took}
+	r := result{messages: s.messages, rate: float64(s.messages) / took.Seconds()}
+	if s.stops {
+		return r, w.finish(s, &r)
+	}
 	if err := w.settle(s, &r); err != nil {
 		return r, err
 	}
@@ -169,6 +182,20 @@ func (w *world) measure(s setting, first int) (result, error) {
 	w.before = after
 	r.peakMB, err = w.service.peakMB()
 	return r, err
+}
+
+// finish stops the service, which stores what it has, and reads what it cost.
+func (w *world) finish(s setting, r *result) error {
+	if err := w.service.stop(); err != nil {
+		return err
+	}
+	state := w.service.cmd.ProcessState
+	w.service = nil
+	r.cpu = ((state.UserTime() + state.SystemTime()).Seconds() - w.before) * 100_000 / float64(s.messages)
+	if usage, ok := state.SysUsage().(*syscall.Rusage); ok {
+		r.peakMB = float64(usage.Maxrss) / 1024
+	}
+	return w.settle(s, r)
 }
 
 // settle waits until what was taken is stored.
