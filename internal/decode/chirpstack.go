@@ -77,7 +77,7 @@ func (d *Decoder) readCodec(at int32, sc scope) {
 			continue
 		}
 		f := d.names.getString(metric)
-		alone := nodes[i+1].next == nodes[i].next
+		alone := nodes[i].next > i+1 && nodes[i+1].next == nodes[i].next
 		for k := i + 1; k < nodes[i].next; k = nodes[k].next {
 			channel := sc
 			if !alone && sc.sensorWhy == "" {

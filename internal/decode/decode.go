@@ -132,8 +132,23 @@ func (d *Decoder) Decode(m Message, out *Result) {
 	*out = Result{Values: out.Values[:0], Dropped: out.Dropped[:0]}
 	d.msg, d.out = m, out
 	d.found, d.scopes = d.found[:0], 0
+	defer d.survive(out)
 	d.decode()
 	d.msg, d.out, d.doc.buf = Message{}, nil, nil
+}
+
+// survive refuses a message that hit a fault of ours. It must not end the
+// program: the broker would send it again, and end that of the next start.
+func (d *Decoder) survive(out *Result) {
+	fault := recover()
+	if fault == nil {
+		return
+	}
+	*d = *d.Clone() // whatever state this one was left in
+	*out = Result{
+		Values: out.Values[:0], Dropped: out.Dropped[:0],
+		Outcome: reading.Rejected, Reason: reading.DecoderFault, Detail: fmt.Sprintf("%s: %v", ReasonText(reading.DecoderFault), fault),
+	}
 }
 
 func (d *Decoder) decode() {

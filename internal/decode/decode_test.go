@@ -222,6 +222,28 @@ var jsonCases = []decodeCase{
 
 var testTopics = []string{"w/+/{sensor}/{metric}", "r/{sensor}", "v/{sensor}", "n/{sensor}=number", "j/{sensor}=json", "fixed"}
 
+// A fault of ours costs the message that hit it, and nothing else.
+func TestADecoderSurvivesItsOwnFaults(t *testing.T) {
+	d := newDecoder(t, "bad/{sensor}=json", "good/{sensor}=json")
+	broken := *d.routes[0].format
+	broken.decode = func(d *Decoder) {
+		d.doc.nodes = nil
+		panic("index out of range")
+	}
+	d.routes[0].format = &broken
+	var out Result
+	for range 2 {
+		d.Decode(Message{Topic: "bad/S-01", Payload: []byte(`{"t":1}`), Received: received.UnixMilli()}, &out)
+		if out.Outcome != reading.Rejected || out.Reason != reading.DecoderFault || !strings.Contains(out.Detail, "index out of range") {
+			t.Errorf("%+v", out)
+		}
+		d.Decode(Message{Topic: "good/S-01", Payload: []byte(`{"temperature":26.4}`), Received: received.UnixMilli()}, &out)
+		if out.Outcome != reading.Pending || len(out.Values) != 1 || out.Values[0].Value != 26.4 {
+			t.Errorf("the next message: %+v", out)
+		}
+	}
+}
+
 func TestDecode(t *testing.T) {
 	d := newDecoder(t, testTopics...)
 	var out Result

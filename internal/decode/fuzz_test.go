@@ -22,6 +22,9 @@ var legalMetric = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
 // checkResult checks what must hold for a result of any message.
 func checkResult(t testing.TB, m Message, r *Result) {
 	t.Helper()
+	if r.Reason == reading.DecoderFault {
+		t.Fatalf("a fault: %s", r.Detail)
+	}
 	switch r.Outcome {
 	case reading.Pending:
 		if len(r.Values) == 0 || r.Reason != "" {

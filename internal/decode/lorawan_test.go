@@ -45,6 +45,10 @@ func TestTTN(t *testing.T) { runCases(t, newDecoder(t, "ttn", "t=ttn"), ttnCases
 
 var chirpstackCases = []decodeCase{
 	{
+		"a group of Cayenne LPP may be empty", "application/a1/device/0004/event/up", `{"deviceInfo":{"deviceName":"silo-4"},"object":{"temperatureSensor":{"1":12.5},"humiditySensor":{}}}`,
+		"silo-4 temperature=12.5",
+	},
+	{
 		"version 4 has the device in deviceInfo", "application/a1/device/0004/event/up", `{"deduplicationId":"3a","time":"2026-12-06T09:05:10.433+00:00","deviceInfo":{"deviceName":"silo-4","devEui":"0004"},"dr":1,"fCnt":4,"fPort":1,"object":{"temperature":12.5,"battery":90},"rxInfo":[{"rssi":-48,"snr":9}]}`,
 		"silo-4 temperature=12.5 2026-12-06T09:05:10.433; silo-4 battery=90 2026-12-06T09:05:10.433",
 	},

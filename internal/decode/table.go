@@ -154,6 +154,7 @@ var reasonTexts = map[reading.Reason]string{
 	reading.TooManySensors:     "a new sensor beyond MAX_SENSORS",
 	reading.ValueConflict:      "another value came for this series and time: the first stays",
 	reading.StoreRefused:       "the store will never take it",
+	reading.DecoderFault:       "a fault of gudang's own: please report it, with the message",
 	reading.QueueFull:          "no room for a message that will not be sent again (QoS 0)",
 	reading.Retained:           "a retained message, replayed at subscribe, without a believable time of its own",
 	reading.EmptyPayload:       "empty, which is how a retained message is deleted",

@@ -88,6 +88,9 @@ func (m *Mongo) examinePlans(ctx context.Context, db *mongo.Database, e *Examina
 // planOf reads an explanation, if it is one of MongoDB's.
 func planOf(answer bson.Raw) (Plan, bool) {
 	p := Plan{Examined: -1, Returned: -1}
+	if answer.Validate() != nil {
+		return p, false // the driver's lookup panics at what is no document
+	}
 	winner, ok := answer.Lookup("queryPlanner", "winningPlan").DocumentOK()
 	if !ok {
 		return p, false

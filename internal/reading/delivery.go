@@ -48,6 +48,7 @@ const (
 	TooManySensors     Reason = "too_many_sensors"    // beyond MAX_SENSORS
 	ValueConflict      Reason = "conflict"            // another value is stored for this series and time
 	StoreRefused       Reason = "store_refused"       // the store will never take it
+	DecoderFault       Reason = "decoder_fault"       // a bug of ours that the message hit
 	QueueFull          Reason = "queue_full"          // QoS 0 only: no room, and nobody to send it again
 )
 
@@ -64,7 +65,7 @@ var (
 	RejectReasons = []Reason{
 		InvalidJSON, TrailingData, InvalidUTF8, TooLarge, TooDeep, DuplicateKey,
 		InvalidValue, Boolean, DecimalComma, ThousandsSeparator, NumberSyntax, ControlCharacter, NotFinite, OutOfRange,
-		NoReading, NoSensor, IDTooLong, InvalidSensor, InvalidMetric, TooManyReadings, TooManySensors, ValueConflict, StoreRefused, QueueFull,
+		NoReading, NoSensor, IDTooLong, InvalidSensor, InvalidMetric, TooManyReadings, TooManySensors, ValueConflict, StoreRefused, DecoderFault, QueueFull,
 	}
 	IgnoreReasons = []Reason{Retained, EmptyPayload, StatusWord, NotSelected}
 )

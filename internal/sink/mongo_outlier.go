@@ -266,6 +266,7 @@ func (m *Mongo) Sweep(ctx context.Context) (Swept, error) {
 	store := m.collection(db)
 	large, err := m.largeBuckets(ctx, store)
 	if err != nil {
+		m.setup.again() // the index may be gone: an import with another threshold makes its own
 		return all, fmt.Errorf("cannot look for large buckets: %w", m.client.Explain(err))
 	}
 	for _, o := range large {
