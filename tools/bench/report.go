@@ -65,7 +65,7 @@ func between(old, figures string) string {
 func (r *report) markdown(chart string) string {
 	var b strings.Builder
 	say := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	say("Measured %s on %d cores (%s/%s, %s), broker, publisher and store on the same cores; median of %d.\n",
+	say("Measured %s on %d cores (%s/%s, %s), broker, publisher and store on the same cores; median of %d, of a million messages one run.\n",
 		time.Now().UTC().Format("2006-01-02"), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version(), rounds)
 	if chart != "" {
 		say("![throughput, and cost of a reading as the fleet and the store grow](%s)\n", chart)
