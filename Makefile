@@ -19,6 +19,7 @@ PARALLEL ?= 2
 STORE    ?= sqlite
 
 BENCHTOOLS ?= ../shared/bench
+PART       ?= 1
 
 # Shows results only, and fails in CI when a test was skipped.
 TESTRUN   := $(BIN)/testrun
@@ -66,7 +67,7 @@ compare: $(BIN)/benchstat ## what changed between old.txt and new.txt
 
 # The publisher, the counting MongoDB and the bare subscriber are not ours.
 bench-e2e: build ## the whole service against a bare subscriber; writes docs/performance.md
-	cd tools && go run ./bench -tools $(abspath $(BENCHTOOLS)) -ingest $(CURDIR)/bin/ingest -out $(CURDIR)/docs/performance.md
+	cd tools && go run ./bench -tools $(abspath $(BENCHTOOLS)) -ingest $(CURDIR)/bin/ingest -out $(CURDIR)/docs/performance.md -part $(PART)
 
 # The test binary itself says what happens as it happens; go test would keep it
 # to itself. Every wait in it is bounded, so it needs no time-out.

@@ -13,6 +13,7 @@ import (
 type report struct {
 	bare, throughput, latency, writes, sensors []row
 
+	part    int
 	store   []storeRow
 	stopped time.Duration
 }
@@ -67,6 +68,9 @@ func (r *report) markdown(chart string) string {
 	say := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	say("Measured %s on %d cores (%s/%s, %s), broker, publisher and store on the same cores; median of %d, of a million messages one run.\n",
 		time.Now().UTC().Format("2006-01-02"), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version(), rounds)
+	if r.part > 1 {
+		say("A part of the whole: 1 in %d of the messages, which makes the rates less certain.\n", r.part)
+	}
 	if chart != "" {
 		say("![throughput, and cost of a reading as the fleet and the store grow](%s)\n", chart)
 	}
