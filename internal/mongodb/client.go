@@ -14,6 +14,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
+	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 )
 
@@ -157,6 +159,16 @@ func withoutSRV(uri string) string {
 
 // Majority says whether a write waits for a majority of the servers.
 func (c *Client) Majority() bool { return c.majority }
+
+// Truth are the options of a collection as whoever decides by what is there
+// reads it: at the primary, and with a majority to write to, what it has.
+func Truth(majority bool) *options.CollectionOptionsBuilder {
+	opts := options.Collection().SetReadPreference(readpref.Primary())
+	if majority {
+		opts.SetReadConcern(readconcern.Majority())
+	}
+	return opts
+}
 
 // Database is the database, connected to in the background: it answers at
 // once, and an operation on it waits for the server.

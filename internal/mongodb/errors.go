@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"regexp"
+	"slices"
 	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -29,22 +30,19 @@ const (
 	codeNotImplemented      = 238
 	codeUnknownStage        = 40324
 	codeUnknownAccumulator  = 15952
-	codeUnknownExpression   = 168 // InvalidPipelineOperator
+	codeUnknownOperator     = 15999
+	codeUnknownExpression   = 168 // InvalidPipelineOperator: $dateTrunc before MongoDB 5.0
 )
+
+var lacking = []int{
+	codeCommandNotFound, codeCommandNotSupported, codeNotImplemented, codeUnknownStage, codeUnknownAccumulator, codeUnknownOperator, codeUnknownExpression,
+}
 
 // Lacks says whether a server answered that it does not know what was asked of
 // it: another database that speaks MongoDB's language, or an old one.
 func Lacks(err error) bool {
 	var server mongo.ServerError
-	if !errors.As(err, &server) {
-		return false
-	}
-	for _, code := range []int{codeCommandNotFound, codeCommandNotSupported, codeNotImplemented, codeUnknownStage, codeUnknownAccumulator, codeUnknownExpression} {
-		if server.HasErrorCode(code) {
-			return true
-		}
-	}
-	return false
+	return errors.As(err, &server) && slices.ContainsFunc(lacking, server.HasErrorCode)
 }
 
 // Explain says what kind of trouble the driver's error is, without secrets.

@@ -247,15 +247,15 @@ func (m *Mongo) Scan(ctx context.Context, yield func(*Stored) error) error {
 }
 
 // overflow reads the readings of a series in overflow, in order of time.
-func (m *Mongo) overflow(ctx context.Context, s reading.Series, from, until int64, limit int) (points []reading.Point, err error) {
-	filter := bson.D{
-		{Key: "sensorId", Value: s.Sensor},
-		{Key: "metric", Value: s.Metric},
-		{Key: "time", Value: bson.D{{Key: "$gte", Value: bson.DateTime(from)}, {Key: "$lt", Value: bson.DateTime(until)}}},
-	}
-	opts := options.Find().SetSort(bson.D{{Key: "time", Value: 1}}).SetLimit(int64(limit)).
+func (m *Mongo) overflow(ctx context.Context, s reading.Series, from, until int64, limit int) ([]reading.Point, error) {
+	return m.spilled(ctx, s, from, until, 1, limit)
+}
+
+// spilled is the same in either order: 1, or -1 for the newest first.
+func (m *Mongo) spilled(ctx context.Context, s reading.Series, from, until int64, order, limit int) (points []reading.Point, err error) {
+	opts := options.Find().SetSort(bson.D{{Key: "time", Value: order}}).SetLimit(int64(limit)).
 		SetProjection(bson.D{{Key: "time", Value: 1}, {Key: "value", Value: 1}, {Key: "_id", Value: 0}})
-	err = m.each(ctx, mongodb.Overflow, filter, opts, func(doc bson.Raw) error {
+	err = m.each(ctx, mongodb.Overflow, seriesFilter(s, "time", from, until), opts, func(doc bson.Raw) error {
 		points = append(points, reading.Point{Time: mongodb.Time(doc.Lookup("time")), Value: number(doc.Lookup("value"))})
 		return nil
 	})

@@ -53,7 +53,7 @@ func (m *Mongo) Examine(ctx context.Context, outlier int64) (Examination, error)
 
 func (m *Mongo) examineServer(ctx context.Context, db *mongo.Database, e *Examination) error {
 	hello, err := db.RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Raw()
-	if lacks(err) { // before 4.4.2
+	if mongodb.Lacks(err) { // before 4.4.2
 		hello, err = db.RunCommand(ctx, bson.D{{Key: "isMaster", Value: 1}}).Raw()
 	}
 	if err != nil {
@@ -205,7 +205,7 @@ func (m *Mongo) sizesOf(ctx context.Context, e *Examination, collection string, 
 			look(doc, bytes)
 			return nil
 		})
-		if lacks(err) {
+		if mongodb.Lacks(err) {
 			whole = n <= recentBuckets
 			err = m.each(ctx, collection, bson.D{}, options.Find().SetSort(bson.D{{Key: "_id", Value: -1}}).SetLimit(recentBuckets), func(doc bson.Raw) error {
 				look(doc, int64(len(doc)))

@@ -76,7 +76,7 @@ func (m *Mongo) collections(ctx context.Context) ([]Collection, error) {
 			all[i].count(doc)
 			return nil
 		})
-		if err != nil && !lacks(err) {
+		if err != nil && !mongodb.Lacks(err) {
 			return nil, m.failed("measure "+all[i].Name, err)
 		}
 	}

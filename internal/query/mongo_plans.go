@@ -71,7 +71,7 @@ func (m *Mongo) examinePlans(ctx context.Context, db *mongo.Database, e *Examina
 			find = append(find, bson.E{Key: "limit", Value: q.limit})
 		}
 		answer, err := db.RunCommand(ctx, bson.D{{Key: "explain", Value: find}, {Key: "verbosity", Value: "executionStats"}}).Raw()
-		if lacks(err) {
+		if mongodb.Lacks(err) {
 			return nil
 		}
 		if err != nil {

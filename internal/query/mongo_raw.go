@@ -3,12 +3,9 @@ package query
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"math"
-	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"gudang/internal/mongodb"
@@ -83,11 +80,7 @@ func (m *Mongo) points(ctx context.Context, collection string, q reading.Query) 
 
 // rangeOf matches the series of the query within its range.
 func rangeOf(field string, q reading.Query) bson.D {
-	return bson.D{
-		{Key: "sensorId", Value: q.Sensor},
-		{Key: "metric", Value: q.Metric},
-		{Key: field, Value: bson.D{{Key: "$gte", Value: bson.DateTime(q.From)}, {Key: "$lt", Value: bson.DateTime(q.Until())}}},
-	}
+	return seriesFilter(reading.Series{Sensor: q.Sensor, Metric: q.Metric}, field, q.From, q.Until())
 }
 
 // RawExtent implements Store. The ids of raw readings begin with their time, so
@@ -145,7 +138,7 @@ func (m *Mongo) RawGroups(ctx context.Context, span reading.Span, yield func(rea
 		return err
 	}
 	cursor, err := db.Collection(mongodb.Raw).Aggregate(ctx, groupPipeline(span), options.Aggregate().SetAllowDiskUse(true).SetBatchSize(rawPage))
-	if lacksStage(err) {
+	if mongodb.Lacks(err) {
 		return groupRaw(ctx, m, span, yield)
 	}
 	if err != nil {
@@ -200,20 +193,4 @@ func decodeGroup(doc bson.Raw) reading.Summary {
 	}
 	g.Sum, g.Min, g.Max = number(doc.Lookup("sum")), number(doc.Lookup("min")), number(doc.Lookup("max"))
 	return g
-}
-
-// lacking are the codes of a server that does not have what it is asked for.
-var lacking = []int{
-	59,    // CommandNotFound
-	115,   // CommandNotSupported
-	168,   // InvalidPipelineOperator: $dateTrunc before MongoDB 5.0
-	238,   // NotImplemented
-	15952, // unknown operator of $group
-	40324, // unrecognized stage of a pipeline
-}
-
-// lacksStage says that the server cannot group as it is asked to.
-func lacksStage(err error) bool {
-	var server mongo.ServerError
-	return errors.As(err, &server) && slices.ContainsFunc(lacking, server.HasErrorCode)
 }

@@ -9,6 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"gudang/internal/mongodb"
 	"gudang/internal/reading"
 )
 
@@ -71,7 +72,7 @@ func TestAServerThatCannotGroupIsKnownByItsCode(t *testing.T) {
 		{mongo.CommandError{Code: 50, Message: "operation exceeded time limit"}, false},
 		{mongo.CommandError{Code: 13}, false},
 	} {
-		if have := lacksStage(c.err); have != c.want {
+		if have := mongodb.Lacks(c.err); have != c.want {
 			t.Errorf("%v: %t, want %t", c.err, have, c.want)
 		}
 	}

@@ -3,24 +3,12 @@ package query
 import (
 	"context"
 	"errors"
-	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"gudang/internal/mongodb"
 )
-
-// unsupported are the codes by which a server says that it lacks a command,
-// a stage or an operator: CommandNotFound, CommandNotSupported, NotImplemented,
-// InvalidPipelineOperator, unknown stage, unknown group operator.
-var unsupported = []int{59, 115, 238, 168, 40324, 15952, 15999}
-
-func lacks(err error) bool {
-	var server mongo.ServerError
-	return errors.As(err, &server) && slices.ContainsFunc(unsupported, server.HasErrorCode)
-}
 
 // documents is a database as measuring reads it.
 type documents interface {
@@ -72,7 +60,7 @@ func measure(ctx context.Context, db documents) (Storage, error) {
 		atServer(ctx, db, mongodb.Overflow, false, &s),
 		atServer(ctx, db, mongodb.Raw, false, &s),
 	)
-	if !lacks(err) {
+	if !mongodb.Lacks(err) {
 		return s, err
 	}
 	s = Storage{By: "client"}

@@ -40,21 +40,13 @@ type mongoSeries struct {
 	bucket Stored
 }
 
-func (r *mongoSeries) within(field string, from, until int64) bson.D {
-	return bson.D{
-		{Key: "sensorId", Value: r.Sensor},
-		{Key: "metric", Value: r.Metric},
-		{Key: field, Value: bson.D{{Key: "$gte", Value: bson.DateTime(from)}, {Key: "$lt", Value: bson.DateTime(until)}}},
-	}
-}
-
 func (r *mongoSeries) starts(from, until int64, newestFirst bool, yield func(start int64, load func() (*Stored, error)) error) error {
 	order := 1
 	if newestFirst {
 		order = -1
 	}
 	opts := options.Find().SetSort(bson.D{{Key: "start", Value: order}}).SetBatchSize(int32(r.batch))
-	return r.m.each(r.ctx, mongodb.Buckets, r.within("start", from, until), opts, func(doc bson.Raw) error {
+	return r.m.each(r.ctx, mongodb.Buckets, seriesFilter(r.Series, "start", from, until), opts, func(doc bson.Raw) error {
 		return yield(mongodb.Time(doc.Lookup("start")), func() (*Stored, error) {
 			decodeBucket(doc, &r.bucket)
 			return &r.bucket, nil
@@ -66,12 +58,6 @@ func (r *mongoSeries) overflow(from, until int64, limit int) ([]reading.Point, e
 	return r.m.overflow(r.ctx, r.Series, from, until, limit)
 }
 
-func (r *mongoSeries) lastOverflow(from, until int64) (points []reading.Point, err error) {
-	opts := options.Find().SetSort(bson.D{{Key: "time", Value: -1}}).SetLimit(1).
-		SetProjection(bson.D{{Key: "time", Value: 1}, {Key: "value", Value: 1}, {Key: "_id", Value: 0}})
-	err = r.m.each(r.ctx, mongodb.Overflow, r.within("time", from, until), opts, func(doc bson.Raw) error {
-		points = append(points, reading.Point{Time: mongodb.Time(doc.Lookup("time")), Value: number(doc.Lookup("value"))})
-		return nil
-	})
-	return points, err
+func (r *mongoSeries) lastOverflow(from, until int64) ([]reading.Point, error) {
+	return r.m.spilled(r.ctx, r.Series, from, until, -1, 1)
 }

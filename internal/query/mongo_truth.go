@@ -7,8 +7,6 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
-	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
-	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
 
 	"gudang/internal/mongodb"
 	"gudang/internal/reading"
@@ -56,11 +54,7 @@ func (m *Mongo) ends(ctx context.Context) *mongoEnds { return &mongoEnds{m, ctx}
 func (e *mongoEnds) find(collection string, filter any, opts *options.FindOptionsBuilder, yield func(bson.Raw) error) error {
 	ctx, cancel := context.WithTimeout(e.ctx, mongoTimeout)
 	defer cancel()
-	safe := options.Collection().SetReadPreference(readpref.Primary())
-	if e.client.Majority() {
-		safe.SetReadConcern(readconcern.Majority())
-	}
-	return e.eachOf(ctx, collection, safe, filter, opts, yield)
+	return e.eachOf(ctx, collection, mongodb.Truth(e.client.Majority()), filter, opts, yield)
 }
 
 func (e *mongoEnds) metricsOf(sensor string) ([]string, error) {

@@ -14,7 +14,6 @@ import (
 
 const (
 	selectRow = `SELECT rowid FROM buckets WHERE sensorId = ? AND metric = ? AND start = ?`
-	selectRaw = `SELECT time, value FROM raw WHERE sensorId = ? AND metric = ? AND time >= ? AND time < ? ORDER BY time LIMIT ?`
 
 	// rowBytes is what a row of buckets takes besides its texts, at most.
 	rowBytes       = `octet_length(sensorId) + octet_length(metric) + ifnull(octet_length(offsets), 0) + ifnull(octet_length("values"), 0) + 60`
@@ -41,7 +40,7 @@ var sqliteQueries = []struct{ name, table, text string }{
 	{"one bucket, by its writer", "buckets", selectRow},
 	{"every bucket, in steps", "buckets", selectBuckets},
 	{"readings of an outlier", "overflow", selectOverflow},
-	{"raw readings in a range", "raw", selectRaw},
+	{"raw readings in a range", "raw", selectRawPoints},
 }
 
 // Examine implements Examiner. Each of its parts is of one moment.

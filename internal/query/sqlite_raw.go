@@ -3,8 +3,6 @@ package query
 import (
 	"context"
 	"fmt"
-	"math"
-	"strconv"
 
 	"github.com/ncruces/go-sqlite3"
 
@@ -15,10 +13,9 @@ const (
 	selectNextSeries = `SELECT sensorId, metric FROM (SELECT sensorId, metric FROM raw WHERE (sensorId, metric) > (?1, ?2) ORDER BY sensorId, metric LIMIT 1)
 		UNION SELECT sensorId, metric FROM (SELECT sensorId, metric FROM buckets WHERE (sensorId, metric) > (?1, ?2) ORDER BY sensorId, metric LIMIT 1)
 		ORDER BY sensorId, metric LIMIT 1`
-	selectRawPoints      = `SELECT time, value FROM raw WHERE sensorId = ? AND metric = ? AND time >= ? AND time < ? ORDER BY time LIMIT ?`
-	selectOverflowPoints = `SELECT time, value FROM overflow WHERE sensorId = ? AND metric = ? AND time >= ? AND time < ? ORDER BY time LIMIT ?`
-	selectExtent         = `SELECT count(*), min(time), max(time) FROM raw`
-	selectRecords        = `SELECT start, count, sum, min, max, isOutlier, offsets, "values", until FROM buckets WHERE sensorId = ? AND metric = ? AND start >= ? AND start < ? ORDER BY start LIMIT ?`
+	selectRawPoints = `SELECT time, value FROM raw WHERE sensorId = ? AND metric = ? AND time >= ? AND time < ? ORDER BY time LIMIT ?`
+	selectExtent    = `SELECT count(*), min(time), max(time) FROM raw`
+	selectRecords   = `SELECT start, count, sum, min, max, isOutlier, offsets, "values", until FROM buckets WHERE sensorId = ? AND metric = ? AND start >= ? AND start < ? ORDER BY start LIMIT ?`
 )
 
 // NextSeries implements Store.
@@ -42,7 +39,7 @@ func (s *SQLite) RawReadings(ctx context.Context, q reading.Query) ([]reading.Po
 
 // OverflowReadings implements Store.
 func (s *SQLite) OverflowReadings(ctx context.Context, q reading.Query) ([]reading.Point, error) {
-	return s.points(ctx, selectOverflowPoints, q)
+	return s.points(ctx, selectOverflow, q)
 }
 
 func (s *SQLite) points(ctx context.Context, text string, q reading.Query) (found []reading.Point, err error) {
@@ -107,19 +104,18 @@ func readRecord(st *sqlite3.Stmt, k reading.Key) reading.Record {
 		return r
 	}
 	whole := eachNumber(st.ColumnRawText(6), func(text []byte) bool {
-		n, err := strconv.ParseInt(string(text), 10, 32)
-		if err == nil {
-			r.Offsets = append(r.Offsets, int32(n))
+		off, ok := parseOffset(text)
+		if ok {
+			r.Offsets = append(r.Offsets, off)
 		}
-		return err == nil
+		return ok
 	})
 	wholeToo := eachNumber(st.ColumnRawText(7), func(text []byte) bool {
-		v, err := strconv.ParseFloat(string(text), 64)
-		if err != nil || math.IsNaN(v-v) {
-			return false
+		v, ok := parseValue(text)
+		if ok {
+			r.Values = append(r.Values, v)
 		}
-		r.Values = append(r.Values, v)
-		return true
+		return ok
 	})
 	r.Damaged = !whole || !wholeToo || st.ColumnType(1) != sqlite3.INTEGER
 	return r

@@ -92,18 +92,29 @@ func readArrays(st *sqlite3.Stmt, col int, offsets []int32, values []float64) ([
 		return offsets, values, nil // an outlier: its readings are elsewhere
 	}
 	ok := eachNumber(st.ColumnRawText(col), func(text []byte) bool {
-		n, err := strconv.ParseInt(string(text), 10, 32)
-		offsets = append(offsets, int32(n))
-		return err == nil
+		off, ok := parseOffset(text)
+		offsets = append(offsets, off)
+		return ok
 	}) && eachNumber(st.ColumnRawText(col+1), func(text []byte) bool {
-		v, err := strconv.ParseFloat(string(text), 64)
+		v, ok := parseValue(text)
 		values = append(values, v)
-		return err == nil && v-v == 0 // neither NaN nor an infinity
+		return ok
 	})
 	if !ok || len(offsets) != len(values) {
 		return offsets[:0], values[:0], errArrays
 	}
 	return offsets, values, nil
+}
+
+func parseOffset(text []byte) (int32, bool) {
+	n, err := strconv.ParseInt(string(text), 10, 32)
+	return int32(n), err == nil
+}
+
+// parseValue takes neither NaN nor an infinity.
+func parseValue(text []byte) (float64, bool) {
+	v, err := strconv.ParseFloat(string(text), 64)
+	return v, err == nil && v-v == 0
 }
 
 // eachNumber calls yield for each element of a flat JSON array.

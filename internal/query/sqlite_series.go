@@ -211,8 +211,13 @@ func (s *stream) readOutlier() error {
 }
 
 // overflow is an overflowReader.
-func (c *sqliteConn) overflow(s reading.Series, from, until int64, limit int) (points []reading.Point, err error) {
-	err = c.each(selectOverflow, func(st *sqlite3.Stmt) error {
+func (c *sqliteConn) overflow(s reading.Series, from, until int64, limit int) ([]reading.Point, error) {
+	return c.spilled(selectOverflow, s, from, until, limit)
+}
+
+// spilled is the same in the order of the statement.
+func (c *sqliteConn) spilled(text string, s reading.Series, from, until int64, limit int) (points []reading.Point, err error) {
+	err = c.each(text, func(st *sqlite3.Stmt) error {
 		points = append(points, reading.Point{Time: st.ColumnInt64(0), Value: st.ColumnFloat(1)})
 		return nil
 	}, s.Sensor, s.Metric, from, until, int64(limit))

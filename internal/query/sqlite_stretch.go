@@ -13,9 +13,8 @@ import (
 const (
 	// The columns stand behind start, which is in the index, so that what is
 	// only passed by costs no look into the table.
-	selectForward      = `SELECT start, offsets, "values", isOutlier, until FROM buckets WHERE sensorId = ? AND metric = ? AND start >= ? AND start < ? ORDER BY start`
-	selectBackward     = selectForward + ` DESC`
-	selectLastOverflow = `SELECT time, value FROM overflow WHERE sensorId = ? AND metric = ? AND time >= ? AND time < ? ORDER BY time DESC LIMIT 1`
+	selectForward  = `SELECT start, offsets, "values", isOutlier, until FROM buckets WHERE sensorId = ? AND metric = ? AND start >= ? AND start < ? ORDER BY start`
+	selectBackward = selectForward + ` DESC`
 )
 
 // NewestAt implements Store.
@@ -80,10 +79,6 @@ func (r *sqliteSeries) overflow(from, until int64, limit int) ([]reading.Point, 
 	return r.c.overflow(r.Series, from, until, limit)
 }
 
-func (r *sqliteSeries) lastOverflow(from, until int64) (points []reading.Point, err error) {
-	err = r.c.each(selectLastOverflow, func(st *sqlite3.Stmt) error {
-		points = append(points, reading.Point{Time: st.ColumnInt64(0), Value: st.ColumnFloat(1)})
-		return nil
-	}, r.Sensor, r.Metric, from, until)
-	return points, err
+func (r *sqliteSeries) lastOverflow(from, until int64) ([]reading.Point, error) {
+	return r.c.spilled(selectLastSpill, r.Series, from, until, 1)
 }

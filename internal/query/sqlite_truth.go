@@ -97,11 +97,7 @@ func (e *sqliteEnds) newest(s reading.Series, n int) ([]reading.Point, error) {
 		if !outlier {
 			return nil
 		}
-		var points []reading.Point
-		err := e.each(selectLastSpill, func(st *sqlite3.Stmt) error {
-			points = append(points, reading.Point{Time: st.ColumnInt64(0), Value: st.ColumnFloat(1)})
-			return nil
-		}, s.Sensor, s.Metric, start, start+e.reach, int64(n))
+		points, err := e.spilled(selectLastSpill, s, start, start+e.reach, n)
 		newest.add(points)
 		return err
 	})

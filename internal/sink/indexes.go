@@ -78,19 +78,13 @@ func (m *Mongo) prepare(ctx context.Context, db *mongo.Database) error {
 func ensureIndexes(ctx context.Context, db *mongo.Database) error {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
-	_, err := db.Collection(mongodb.Buckets).Indexes().CreateOne(ctx, mongo.IndexModel{
-		Keys: bson.D{{Key: "sensorId", Value: 1}, {Key: "metric", Value: 1}, {Key: "start", Value: 1}},
-	})
-	if err != nil {
-		return fmt.Errorf("cannot make the index of %q: %w", mongodb.Buckets, err)
+	if err := ensureSeriesIndex(ctx, db, mongodb.Buckets, "start"); err != nil {
+		return err
 	}
-	_, err = db.Collection(mongodb.Overflow).Indexes().CreateOne(ctx, mongo.IndexModel{
-		Keys: bson.D{{Key: "sensorId", Value: 1}, {Key: "metric", Value: 1}, {Key: "time", Value: 1}},
-	})
-	if err != nil {
-		return fmt.Errorf("cannot make the index of %q: %w", mongodb.Overflow, err)
+	if err := ensureSeriesIndex(ctx, db, mongodb.Overflow, "time"); err != nil {
+		return err
 	}
-	err = db.CreateCollection(ctx, mongodb.Rejected,
+	err := db.CreateCollection(ctx, mongodb.Rejected,
 		options.CreateCollection().SetCapped(true).SetSizeInBytes(rejectedBytes).SetMaxDocuments(rejectedMost))
 	var server mongo.ServerError
 	if errors.As(err, &server) && server.HasErrorCode(codeNamespaceExists) {
@@ -98,6 +92,18 @@ func ensureIndexes(ctx context.Context, db *mongo.Database) error {
 	}
 	if err != nil {
 		return fmt.Errorf("cannot make the collection %q: %w", mongodb.Rejected, err)
+	}
+	return nil
+}
+
+// ensureSeriesIndex makes the index by which a collection is read in order of
+// series, then time.
+func ensureSeriesIndex(ctx context.Context, db *mongo.Database, collection, time string) error {
+	_, err := db.Collection(collection).Indexes().CreateOne(ctx, mongo.IndexModel{
+		Keys: bson.D{{Key: "sensorId", Value: 1}, {Key: "metric", Value: 1}, {Key: time, Value: 1}},
+	})
+	if err != nil {
+		return fmt.Errorf("cannot make the index of %q: %w", collection, err)
 	}
 	return nil
 }

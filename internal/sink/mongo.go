@@ -14,8 +14,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
-	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
-	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
 
 	"gudang/internal/mongodb"
 	"gudang/internal/reading"
@@ -236,11 +234,7 @@ func (c bucketsCollection) read(ctx context.Context, ids bson.A, yield func(bson
 
 // truth is a collection as whoever decides by what is there reads it.
 func (c bucketsCollection) truth(name string) *mongo.Collection {
-	opts := options.Collection().SetReadPreference(readpref.Primary())
-	if c.majority {
-		opts.SetReadConcern(readconcern.Majority())
-	}
-	return c.Collection(name, opts)
+	return c.Collection(name, mongodb.Truth(c.majority))
 }
 
 func (c bucketsCollection) find(ctx context.Context, collection string, filter any, opts *options.FindOptionsBuilder, yield func(bson.Raw)) error {

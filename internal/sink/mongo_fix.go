@@ -68,7 +68,7 @@ func fixBuckets(ctx context.Context, store fixStore, keys []reading.Key, fix fun
 	byID := make(map[[16]byte]reading.Key, len(keys))
 	for i, key := range keys {
 		id := key.ID(key.Start)
-		ids[i], byID[id] = bson.Binary{Subtype: bson.TypeBinaryUUID, Data: id[:]}, key
+		ids[i], byID[id] = binaryID(id), key
 	}
 	for range fixRounds {
 		docs, err := store.get(ctx, ids)

@@ -111,7 +111,7 @@ func rawDocs(buckets []*reading.Bucket) []mongo.WriteModel {
 	size, count := 0, 0
 	for _, b := range buckets {
 		count += b.Count()
-		size += b.Count() * rawSize(b.Series)
+		size += b.Count() * readingSize(b.Series)
 	}
 	buf := make([]byte, 0, size)
 	all := make([]mongo.InsertOneModel, 0, count)
@@ -119,7 +119,8 @@ func rawDocs(buckets []*reading.Bucket) []mongo.WriteModel {
 	for _, b := range buckets {
 		for i, off := range b.Offsets {
 			from := len(buf)
-			buf = appendRaw(buf, b.Series, b.Start+int64(off), b.Values[i])
+			t := b.Start + int64(off)
+			buf = appendReading(buf, b.ID(t), b.Series, t, b.Values[i])
 			all = append(all, mongo.InsertOneModel{Document: bson.Raw(buf[from:])})
 			list = append(list, &all[len(all)-1])
 		}
@@ -127,30 +128,9 @@ func rawDocs(buckets []*reading.Bucket) []mongo.WriteModel {
 	return list
 }
 
-// appendRaw appends the document of one reading, the shape of raw and of
-// overflow.
-func appendRaw(dst []byte, s reading.Series, ms int64, v float64) []byte {
-	dst, doc := begin(dst)
-	dst = appendUUID(dst, "_id", s.ID(ms))
-	dst = appendString(dst, "sensorId", s.Sensor)
-	dst = appendString(dst, "metric", s.Metric)
-	dst = appendDate(dst, "time", ms)
-	dst = appendFloat(dst, "value", v+0)
-	return end(dst, doc)
-}
-
-// rawSize is how many bytes appendRaw appends.
-func rawSize(s reading.Series) int { return 88 + len(s.Sensor) + len(s.Metric) }
-
 // ensureRawIndex makes the index that raw is read by.
 func ensureRawIndex(ctx context.Context, db *mongo.Database) error {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
-	_, err := db.Collection(mongodb.Raw).Indexes().CreateOne(ctx, mongo.IndexModel{
-		Keys: bson.D{{Key: "sensorId", Value: 1}, {Key: "metric", Value: 1}, {Key: "time", Value: 1}},
-	})
-	if err != nil {
-		return fmt.Errorf("cannot make the index of %q: %w", mongodb.Raw, err)
-	}
-	return nil
+	return ensureSeriesIndex(ctx, db, mongodb.Raw, "time")
 }

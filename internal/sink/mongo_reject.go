@@ -59,7 +59,7 @@ func rejectedWrites(rejected []Rejected) []mongo.WriteModel {
 		value := binary.BigEndian.AppendUint64(nil, math.Float64bits(r.Value))
 		id := reading.Series{Sensor: r.Sensor, Metric: r.Metric + "\x00" + string(r.Reason) + "\x00" + string(value)}.ID(r.Time)
 		writes[i] = mongo.NewUpdateOneModel().SetUpsert(true).
-			SetFilter(bson.D{{Key: "_id", Value: bson.Binary{Subtype: bson.TypeBinaryUUID, Data: id[:]}}}).
+			SetFilter(bson.D{{Key: "_id", Value: binaryID(id)}}).
 			SetUpdate(bson.D{{Key: "$setOnInsert", Value: bson.D{
 				{Key: "sensorId", Value: r.Sensor},
 				{Key: "metric", Value: r.Metric},

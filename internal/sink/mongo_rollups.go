@@ -12,8 +12,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
-	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
-	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
 
 	"gudang/internal/mongodb"
 	"gudang/internal/reading"
@@ -65,11 +63,7 @@ func (m *Mongo) sourceOf(db *mongo.Database, source reading.Span) *mongo.Collect
 }
 
 func (m *Mongo) truly(db *mongo.Database, collection string) *mongo.Collection {
-	opts := options.Collection().SetReadPreference(readpref.Primary())
-	if m.client.Majority() {
-		opts.SetReadConcern(readconcern.Majority())
-	}
-	return db.Collection(collection, opts)
+	return db.Collection(collection, mongodb.Truth(m.client.Majority()))
 }
 
 // RollUp implements Rollups. Roll-ups that are not there yet are inserted,

@@ -9,6 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"gudang/internal/mongodb"
 	"gudang/internal/reading"
 )
 
@@ -137,11 +138,11 @@ func TestARollupIsReplacedOnlyIfUnchanged(t *testing.T) {
 
 func TestUnknownIsToldFromBroken(t *testing.T) {
 	for code, want := range map[int32]bool{59: true, 238: true, 40324: true, 15952: true, 13: false, 292: false} {
-		if have := unknown(mongo.CommandError{Code: code}); have != want {
+		if have := mongodb.Lacks(mongo.CommandError{Code: code}); have != want {
 			t.Errorf("code %d: %t", code, have)
 		}
 	}
-	if unknown(context.Canceled) || unknown(nil) {
+	if mongodb.Lacks(context.Canceled) || mongodb.Lacks(nil) {
 		t.Error("a fault is called unknown")
 	}
 }

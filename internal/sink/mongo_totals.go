@@ -3,6 +3,7 @@ package sink
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -11,28 +12,6 @@ import (
 	"gudang/internal/mongodb"
 	"gudang/internal/reading"
 )
-
-// unknownCodes are the answers of servers that do not have what was asked for.
-var unknownCodes = []int{
-	59,    // CommandNotFound
-	115,   // CommandNotSupported
-	238,   // NotImplemented
-	15952, // unknown group operator
-	40324, // unrecognized pipeline stage
-}
-
-func unknown(err error) bool {
-	var server mongo.ServerError
-	if !errors.As(err, &server) {
-		return false
-	}
-	for _, code := range unknownCodes {
-		if server.HasErrorCode(code) {
-			return true
-		}
-	}
-	return false
-}
 
 // windowFilter finds the source of a window of all series: the time in the _id
 // makes it one range of that index.
@@ -62,7 +41,7 @@ func (m *Mongo) totals(ctx context.Context, db *mongo.Database, w reading.Window
 	ctx, cancel := context.WithTimeout(ctx, windowTimeout)
 	defer cancel()
 	cursor, err := m.sourceOf(db, w.Source).Aggregate(ctx, windowPipeline(w), options.Aggregate().SetAllowDiskUse(true))
-	if unknown(err) {
+	if mongodb.Lacks(err) {
 		return sumUp(w, found(ctx, m.sourceOf(db, w.Source), windowFilter(w), sumFields))
 	}
 	if err != nil {
@@ -172,7 +151,7 @@ func (m *Mongo) readTotal(ctx context.Context, db *mongo.Database, w reading.Win
 		t.add(doc)
 		if outlier, _ := doc.Lookup("isOutlier").BooleanOK(); outlier {
 			_, data, _ := doc.Lookup("_id").BinaryOK()
-			outliers = append(outliers, bson.Binary{Subtype: bson.TypeBinaryUUID, Data: append([]byte(nil), data...)})
+			outliers = append(outliers, bson.Binary{Subtype: bson.TypeBinaryUUID, Data: slices.Clone(data)})
 		}
 	}
 	return t, outliers, nil

@@ -218,12 +218,12 @@ func (it *item) compareOverflow(ctx context.Context, store outlierStore, ids bso
 // ids.
 func overflowDocs(b *reading.Bucket) ([]bson.Raw, bson.A) {
 	docs, ids := make([]bson.Raw, b.Count()), make(bson.A, b.Count())
-	buf := make([]byte, 0, b.Count()*(96+len(b.Sensor)+len(b.Metric)))
+	buf := make([]byte, 0, b.Count()*readingSize(b.Series))
 	for i, off := range b.Offsets {
 		t := b.Start + int64(off)
 		id := b.ID(t)
 		from := len(buf)
-		buf = appendReading(buf, id, b.Series, t, b.Values[i]+0)
+		buf = appendReading(buf, id, b.Series, t, b.Values[i])
 		docs[i], ids[i] = bson.Raw(buf[from:len(buf):len(buf)]), binaryID(id)
 	}
 	return docs, ids
@@ -237,9 +237,12 @@ func appendReading(dst []byte, id [16]byte, s reading.Series, t int64, v float64
 	dst = appendString(dst, "sensorId", s.Sensor)
 	dst = appendString(dst, "metric", s.Metric)
 	dst = appendDate(dst, "time", t)
-	dst = appendFloat(dst, "value", v)
+	dst = appendFloat(dst, "value", v+0)
 	return end(dst, doc)
 }
+
+// readingSize is how many bytes appendReading appends.
+func readingSize(s reading.Series) int { return 88 + len(s.Sensor) + len(s.Metric) }
 
 func binaryID(id [16]byte) bson.Binary {
 	return bson.Binary{Subtype: bson.TypeBinaryUUID, Data: id[:]}

@@ -109,12 +109,12 @@ func TestARawDocumentIsWhatTheSchemaSays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	have := appendRaw(nil, id, 1_780_000_000_123, math.Copysign(0, -1))
+	have := appendReading(nil, uuid, id, 1_780_000_000_123, math.Copysign(0, -1))
 	if string(have) != string(want) {
 		t.Errorf("%s, want %s", bson.Raw(have), bson.Raw(want))
 	}
-	if len(have) != rawSize(id) {
-		t.Errorf("%d bytes, reckoned with %d", len(have), rawSize(id))
+	if len(have) != readingSize(id) {
+		t.Errorf("%d bytes, reckoned with %d", len(have), readingSize(id))
 	}
 }
 
