@@ -349,6 +349,7 @@ func (s *service) knowSensors(ctx, stop context.Context) error {
 	for pause := 250 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
 		err := s.read.SensorIDs(ctx, func(id string) error {
 			s.sensors.Know(id)
+			s.sink.Know(id)
 			return nil
 		})
 		if err == nil {

@@ -78,6 +78,7 @@ var cases = []struct {
 	{name: "stretches of readings are those of the list", test: testStretches},
 	{name: "pages of summaries give each once and in order", test: testSummariesPages},
 	{name: "an unknown sensor has no readings", test: testUnknownSensor},
+	{name: "sensors are created, and merged where they are already", test: testSensorsCreated},
 	{name: "sensors are listed in pages", test: testSensorsPages},
 	{name: "a sensor keeps its newest points", test: testSensorsMerge},
 	{name: "a late point does not displace a newer one", test: testSensorsLate},

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
-
 	"gudang/internal/mongodb"
 	"gudang/internal/query"
 	"gudang/internal/reading"
@@ -25,10 +23,7 @@ func TestThePageAboutThePatternsHasTheRightSizes(t *testing.T) {
 	hourRaw, hour := 360*query.RawSize(temperature), query.BucketSize(temperature, 360)
 	saved := func(of, with int64) string { return fmt.Sprintf("%.1f %%", 100*(1-float64(with)/float64(of))) }
 	sensor := reading.Sensor{ID: "S-01", Metrics: map[string][]reading.Point{"temperature": make([]reading.Point, 10), "humidity": make([]reading.Point, 10)}}
-	doc, err := bson.Marshal(append(bson.D{{Key: "_id", Value: sensor.ID}}, mongodb.SensorFields(sensor, 10)...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	doc := mongodb.AppendSensor(nil, sensor, 10)
 	id := temperature.ID(base)
 	uuid := fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
 	for _, want := range []string{

@@ -167,6 +167,34 @@ func (s *suite) sensor(t *testing.T, id string) reading.Sensor {
 	return have
 }
 
+func testSensorsCreated(t *testing.T, s *suite) {
+	const metric = "temperature"
+	s.merge(t, 3, sensorOf("created-there", metric, 20, 10))
+	many := make(map[string][]reading.Point, reading.MaxMetrics+5)
+	for i := range reading.MaxMetrics + 5 {
+		many[fmt.Sprintf("m%d", i)] = []reading.Point{{Time: base + int64(i), Value: 1}}
+	}
+	news := []reading.Sensor{
+		sensorOf("created-a", metric, 20, 10),
+		sensorOf("created-there", metric, 30),
+		sensorOf("created-b", metric, 40, 30, 20, 10), // more than are kept
+		{ID: "created-many", FirstSeen: base, LastSeen: base + reading.MaxMetrics + 4, Metrics: many},
+	}
+	for range 2 { // the second time all are there, and nothing changes
+		if err := s.sink.CreateSensors(t.Context(), news, 3); err != nil {
+			t.Fatalf("CreateSensors: %v", err)
+		}
+		wantSensor(t, s.sensor(t, "created-a"), sensorOf("created-a", metric, 20, 10))
+		wantSensor(t, s.sensor(t, "created-there"), sensorOf("created-there", metric, 30, 20, 10))
+		want := sensorOf("created-b", metric, 40, 30, 20, 10)
+		want.Metrics[metric] = want.Metrics[metric][:3]
+		wantSensor(t, s.sensor(t, "created-b"), want)
+		if n := len(s.sensor(t, "created-many").Metrics); n != reading.MaxMetrics {
+			t.Errorf("%d metrics are kept", n)
+		}
+	}
+}
+
 func testSensorsPages(t *testing.T, s *suite) {
 	var want []reading.Sensor
 	for i := range int64(7) {

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
@@ -53,6 +54,7 @@ type Client struct {
 	uri      string
 	database string
 	majority bool
+	concern  bson.Raw               // of writes
 	options  *options.ClientOptions // nil: to be made of the URI, which needs DNS
 
 	mu     sync.Mutex
@@ -76,6 +78,9 @@ func New(uri, database string) (*Client, error) {
 		return nil, fmt.Errorf("cannot use the MongoDB URI: %w", c.redact(err))
 	}
 	c.majority = opts.WriteConcern.W == "majority"
+	if c.concern, err = concernDocument(opts.WriteConcern); err != nil {
+		return nil, fmt.Errorf("cannot use the write concern of the MongoDB URI: %w", err)
+	}
 	if !isSRV(uri) {
 		c.options = opts
 	}

@@ -1,7 +1,6 @@
 package mongodb
 
 import (
-	"maps"
 	"math"
 	"slices"
 
@@ -10,41 +9,62 @@ import (
 	"gudang/internal/reading"
 )
 
-// SensorFields is what the sensor's document holds besides its _id: when it
-// was first and last seen, and the newest point of each metric, with the list
-// of the newest few unless keep is 0, and the end of its newest outlier bucket if
-// it has had one. Metrics are in order of name, so that equal sensors have
-// equal documents.
-func SensorFields(s reading.Sensor, keep int) bson.D {
-	metrics := bson.D{}
-	for _, name := range slices.Sorted(maps.Keys(s.Metrics)) {
+// AppendSensor appends the sensor's document.
+func AppendSensor(dst []byte, s reading.Sensor, keep int) []byte {
+	dst, doc := Begin(dst)
+	dst = AppendString(dst, "_id", s.ID)
+	return End(appendSensorFields(dst, s, keep), doc)
+}
+
+// AppendSensorFields appends a document of what the sensor's holds besides its
+// _id.
+func AppendSensorFields(dst []byte, s reading.Sensor, keep int) []byte {
+	dst, doc := Begin(dst)
+	return End(appendSensorFields(dst, s, keep), doc)
+}
+
+// appendSensorFields appends when the sensor was first and last seen, and the
+// newest point of each metric, with the list of the newest few unless keep is
+// 0, and the end of its newest outlier bucket if it has had one. Metrics are in
+// order of name, so that equal sensors have equal documents.
+func appendSensorFields(dst []byte, s reading.Sensor, keep int) []byte {
+	dst = AppendDate(dst, "firstSeen", s.FirstSeen)
+	dst = AppendDate(dst, "lastSeen", s.LastSeen)
+	dst, metrics := BeginIn(dst, bson.TypeEmbeddedDocument, "metrics")
+	var several [8]string
+	names := several[:0]
+	for name := range s.Metrics {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
 		points := s.Metrics[name]
 		if len(points) == 0 {
 			continue
 		}
-		metric := pointFields(points[0])
+		var metric, latest int
+		dst, metric = BeginIn(dst, bson.TypeEmbeddedDocument, name)
+		dst = appendPoint(dst, points[0])
 		if keep > 0 {
-			latest := make(bson.A, 0, keep)
-			for _, p := range points[:min(keep, len(points))] {
-				latest = append(latest, pointFields(p))
+			dst, latest = BeginIn(dst, bson.TypeArray, "latest")
+			for i, p := range points[:min(keep, len(points))] {
+				var at int
+				dst, at = Begin(AppendIndex(dst, bson.TypeEmbeddedDocument, i))
+				dst = End(appendPoint(dst, p), at)
 			}
-			metric = append(metric, bson.E{Key: "latest", Value: latest})
+			dst = End(dst, latest)
 		}
-		metrics = append(metrics, bson.E{Key: name, Value: metric})
+		dst = End(dst, metric)
 	}
-	fields := bson.D{
-		{Key: "firstSeen", Value: bson.DateTime(s.FirstSeen)},
-		{Key: "lastSeen", Value: bson.DateTime(s.LastSeen)},
-		{Key: "metrics", Value: metrics},
-	}
+	dst = End(dst, metrics)
 	if s.OutlierUntil != 0 {
-		fields = append(fields, bson.E{Key: "outlierUntil", Value: bson.DateTime(s.OutlierUntil)})
+		dst = AppendDate(dst, "outlierUntil", s.OutlierUntil)
 	}
-	return fields
+	return dst
 }
 
-func pointFields(p reading.Point) bson.D {
-	return bson.D{{Key: "time", Value: bson.DateTime(p.Time)}, {Key: "value", Value: p.Value}}
+func appendPoint(dst []byte, p reading.Point) []byte {
+	return AppendFloat(AppendDate(dst, "time", p.Time), "value", p.Value)
 }
 
 // DecodeSensor reads a sensor's document. Fields of other types than ours are

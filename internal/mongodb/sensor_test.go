@@ -32,7 +32,7 @@ func same(a, b reading.Sensor) bool {
 
 func TestSensorIsReadAsItWasWritten(t *testing.T) {
 	for keep, points := range map[int]int{0: 1, 1: 1, 2: 2, 3: 3, 10: 3} {
-		doc := marshal(t, append(bson.D{{Key: "_id", Value: "S-01"}}, SensorFields(sensor(), keep)...))
+		doc := bson.Raw(AppendSensor(nil, sensor(), keep))
 		want := sensor()
 		want.Metrics["temperature"] = want.Metrics["temperature"][:points]
 		if have := DecodeSensor(doc); !same(have, want) {
@@ -67,11 +67,7 @@ func TestSensorThatSomeoneEditedShowsWhatItCan(t *testing.T) {
 }
 
 func FuzzDecodeSensor(f *testing.F) {
-	doc, err := bson.Marshal(append(bson.D{{Key: "_id", Value: "S-01"}}, SensorFields(sensor(), 2)...))
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(doc)
+	f.Add(AppendSensor(nil, sensor(), 2))
 	f.Add([]byte{5, 0, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, doc []byte) {
 		for name, points := range DecodeSensor(doc).Metrics {

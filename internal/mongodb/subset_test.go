@@ -36,7 +36,7 @@ func TestSensorDocumentsAreBounded(t *testing.T) {
 			}
 			s.Merge(news, c.keep)
 		}
-		doc := marshal(t, append(bson.D{{Key: "_id", Value: s.ID}}, SensorFields(s, c.keep)...))
+		doc := bson.Raw(AppendSensor(nil, s, c.keep))
 		for name, points := range s.Metrics {
 			if len(points) != c.points {
 				t.Errorf("%+v: metric %s keeps %d points", c, name, len(points))

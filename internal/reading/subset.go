@@ -26,6 +26,22 @@ func (s *Sensor) Points(keep int) int {
 	return min(keep, max(1, room/(len(s.Metrics)*pointBytes)))
 }
 
+// Bounded is the sensor with no more than its document may have: itself, if
+// that is so already.
+func (s Sensor) Bounded(keep int) Sensor {
+	most := s.Points(keep)
+	fits := len(s.Metrics) <= MaxMetrics
+	for _, points := range s.Metrics {
+		fits = fits && len(points) <= most
+	}
+	if fits {
+		return s
+	}
+	var bounded Sensor
+	bounded.Merge(s, keep)
+	return bounded
+}
+
 // cut shortens the lists to what the document has room for.
 func (s *Sensor) cut(keep int) {
 	keep = s.Points(keep)

@@ -31,6 +31,10 @@ func (d *documents) MergeSensors(_ context.Context, sensors []reading.Sensor, _ 
 	return nil
 }
 
+func (d *documents) CreateSensors(ctx context.Context, sensors []reading.Sensor, keep int) error {
+	return d.MergeSensors(ctx, sensors, keep)
+}
+
 // fleet has sensors send for a while, spread over their interval, flushed each
 // second.
 func runFleet(t *testing.T, d *documents, sensors, metrics int, interval, during time.Duration) (readings int) {

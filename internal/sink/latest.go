@@ -81,6 +81,13 @@ func (l *latest) outlier(o Outlier) {
 	s.OutlierUntil = max(s.OutlierUntil, o.Until)
 }
 
+// know says that the document of a sensor exists.
+func (l *latest) know(id string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.known[id] = struct{}{}
+}
+
 // introduced says that the documents of these sensors exist now.
 func (l *latest) introduced(sensors []reading.Sensor) {
 	l.mu.Lock()
@@ -132,7 +139,7 @@ func (l *latest) giveBack(sensors []reading.Sensor) {
 
 // newestOf is the newest n points of a bucket, newest first.
 func newestOf(b *reading.Bucket, n int) []reading.Point {
-	points := make([]reading.Point, 0, n+1)
+	points := make([]reading.Point, 0, min(n+1, b.Count()))
 	for i, off := range b.Offsets {
 		at := len(points)
 		for at > 0 && points[at-1].Time < b.Start+int64(off) {

@@ -155,7 +155,7 @@ func (m *Mongo) WriteBuckets(ctx context.Context, buckets []*reading.Bucket) Res
 }
 
 func (m *Mongo) collection(db *mongo.Database) bucketsCollection {
-	return bucketsCollection{Database: db, majority: m.client.Majority(), probe: m.Ping, outlier: m.outlier, span: m.span, inserts: insertsMost(m.batch)}
+	return bucketsCollection{Database: db, client: m.client, majority: m.client.Majority(), probe: m.Ping, outlier: m.outlier, span: m.span, inserts: insertsMost(m.batch)}
 }
 
 // insertsMost is how many documents one insert command takes.
@@ -170,21 +170,26 @@ func insertsMost(batch int) int {
 // one, unless they would be so small that the round trips cost more than the
 // writers gain.
 func split(buckets []*reading.Bucket, writers, most int) [][]*reading.Bucket {
-	most = min(max((len(buckets)+writers-1)/writers, batchLeast), most)
-	var batches [][]*reading.Bucket
+	return chunks(buckets, min(max((len(buckets)+writers-1)/writers, batchLeast), most), writeSize)
+}
+
+// chunks cuts a list into parts of at most so many, and of at most batchBytes
+// unless a single one is larger.
+func chunks[T any](list []T, most int, sizeOf func(T) int) [][]T {
+	var parts [][]T
 	size, from := 0, 0
-	for i, b := range buckets {
-		n := writeSize(b)
+	for i, item := range list {
+		n := sizeOf(item)
 		if i > from && (i-from == most || size+n > batchBytes) {
-			batches = append(batches, buckets[from:i:i])
+			parts = append(parts, list[from:i:i])
 			size, from = 0, i
 		}
 		size += n
 	}
-	if from < len(buckets) {
-		batches = append(batches, buckets[from:])
+	if from < len(list) {
+		parts = append(parts, list[from:])
 	}
-	return batches
+	return parts
 }
 
 func join(results []Result) Result {
@@ -206,6 +211,7 @@ func join(results []Result) Result {
 // bucketsCollection is the buckets as writeBatch needs them.
 type bucketsCollection struct {
 	*mongo.Database
+	client   *mongodb.Client
 	majority bool // writes wait for a majority
 	outlier  int
 	span     reading.Span
@@ -213,11 +219,19 @@ type bucketsCollection struct {
 	probe    func(context.Context) error
 }
 
-// bulk sends the writes as one unordered update command.
-func (c bucketsCollection) bulk(ctx context.Context, models []mongo.WriteModel) (*mongo.BulkWriteResult, error) {
+// upsert sends what is left of the items as one update command.
+func (c bucketsCollection) upsert(ctx context.Context, items []*item) (mongodb.Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
-	return c.Collection(mongodb.Buckets).BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
+	size := 0
+	for _, it := range items {
+		size += writeSize(it.left)
+	}
+	return c.client.Update(ctx, c.Database, mongodb.Buckets, len(items), size, func(dst []byte, i int) []byte {
+		dst = appendFilter(mongodb.AppendKey(dst, bson.TypeEmbeddedDocument, "q"), items[i].id, items[i].left)
+		dst = appendUpdate(mongodb.AppendKey(dst, bson.TypeEmbeddedDocument, "u"), items[i].left)
+		return mongodb.AppendBool(dst, "upsert", true)
+	})
 }
 
 // read yields those of the buckets that are stored. It is the truth that is

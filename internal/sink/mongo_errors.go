@@ -7,9 +7,9 @@ import (
 	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
-)
 
-const codeDuplicateKey = 11000
+	"gudang/internal/mongodb"
+)
 
 // permanentCodes are the server's answers to a write that will never be taken:
 // what is stored under its key is not what it should be, or it is too large.
@@ -30,27 +30,25 @@ var permanentCodes = []int{
 // permanentCommand says whether the server refused the whole command for a
 // fault of one of its writes, and in which words.
 func permanentCommand(err error) (string, bool) {
-	var bulk mongo.BulkWriteException
 	var command mongo.CommandError
-	if errors.As(err, &bulk) || !errors.As(err, &command) || len(command.Labels) > 0 {
+	if !errors.As(err, &command) || len(command.Labels) > 0 {
 		return "", false
 	}
 	return command.Message, slices.Contains(permanentCodes, int(command.Code))
 }
 
-// sortResult gives each item its fate by the server's answer, which must
+// sortAnswer gives each item its fate by the server's answer, which must
 // account for each of them. The error says why some have failed.
-func sortResult(items []*item, result *mongo.BulkWriteResult, err error) error {
-	var bulk mongo.BulkWriteException
-	if err != nil && !errors.As(err, &bulk) || result == nil {
+func sortAnswer(items []*item, answer mongodb.Answer, err error) error {
+	if err != nil {
 		// No answer, or a refusal of the whole: anything may have been done.
 		setAll(items, failed)
 		return err
 	}
 	setAll(items, done)
 	var transient error
-	for _, e := range bulk.WriteErrors {
-		fate, why := fateOf(e.WriteError)
+	for _, e := range answer.Errors {
+		fate, why := fateOf(e)
 		if why != nil && transient == nil {
 			transient = why
 		}
@@ -58,7 +56,7 @@ func sortResult(items []*item, result *mongo.BulkWriteResult, err error) error {
 			items[e.Index].fate, items[e.Index].detail = fate, e.Message
 		}
 	}
-	if int(result.MatchedCount+result.UpsertedCount)+len(bulk.WriteErrors) != len(items) {
+	if answer.N+len(answer.Errors) != len(items) {
 		// Some servers stop at the first error, though they were asked not to,
 		// and say neither where nor what they had done.
 		setAll(items, unsure)
@@ -66,7 +64,7 @@ func sortResult(items []*item, result *mongo.BulkWriteResult, err error) error {
 			setAll(items, failed)
 		}
 	}
-	if bulk.WriteConcernError != nil {
+	if answer.Concern != nil {
 		// All of it may be undone by a change of the primary, and so may that
 		// which it met. Only a refusal stays one.
 		for _, it := range items {
@@ -74,9 +72,14 @@ func sortResult(items []*item, result *mongo.BulkWriteResult, err error) error {
 				it.fate = failed
 			}
 		}
-		return fmt.Errorf("written, but not safely: %w", *bulk.WriteConcernError)
+		return unsafely(answer)
 	}
 	return transient
+}
+
+// unsafely is the error of what was done without the safety that was asked for.
+func unsafely(answer mongodb.Answer) error {
+	return fmt.Errorf("written, but not safely: %w", *answer.Concern)
 }
 
 func setAll(items []*item, f fate) {
@@ -89,9 +92,9 @@ func setAll(items []*item, f fate) {
 // may pass.
 func fateOf(e mongo.WriteError) (fate, error) {
 	switch {
-	case e.Code == codeDuplicateKey && otherIndex(e.Message):
+	case e.Code == mongodb.CodeDuplicateKey && otherIndex(e.Message):
 		return refused, nil
-	case e.Code == codeDuplicateKey:
+	case e.Code == mongodb.CodeDuplicateKey:
 		return exists, nil
 	case slices.Contains(permanentCodes, e.Code):
 		return refused, nil

@@ -11,6 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"gudang/internal/mongodb"
 	"gudang/internal/reading"
 )
 
@@ -44,59 +45,47 @@ func newFake() *fakeServer {
 
 func (f *fakeServer) writable(context.Context) bool { return !f.refuses }
 
-func (f *fakeServer) bulk(_ context.Context, models []mongo.WriteModel) (*mongo.BulkWriteResult, error) {
+func (f *fakeServer) upsert(_ context.Context, items []*item) (answer mongodb.Answer, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.n++
-	f.sent += len(models)
+	f.sent += len(items)
 	if f.before != nil {
 		if err := f.before(f.n); err != nil {
-			return nil, err
+			return answer, err
 		}
 	}
-	result := &mongo.BulkWriteResult{UpsertedIDs: map[int64]any{}, Acknowledged: true}
-	var fault mongo.BulkWriteException
-	for i, model := range models {
-		m := model.(*mongo.UpdateOneModel)
-		code, upserted := f.apply(m.Filter.(bson.Raw), m.Update.(bson.Raw))
+	for i, it := range items {
+		code := f.apply(appendFilter(nil, it.id, it.left), appendUpdate(nil, it.left))
 		switch {
-		case code != 0 && f.whole && code != codeDuplicateKey:
-			return nil, mongo.CommandError{Code: int32(code), Message: "the whole command"}
+		case code != 0 && f.whole && code != mongodb.CodeDuplicateKey:
+			return answer, mongo.CommandError{Code: int32(code), Message: "the whole command"}
 		case code != 0 && f.stops:
-			return &mongo.BulkWriteResult{Acknowledged: true}, mongo.BulkWriteException{WriteErrors: []mongo.BulkWriteError{
-				{WriteError: mongo.WriteError{Code: code, Message: "at some place"}},
-			}}
+			return mongodb.Answer{Errors: []mongo.WriteError{{Code: code, Message: "at some place"}}}, nil
 		case code != 0:
-			fault.WriteErrors = append(fault.WriteErrors, mongo.BulkWriteError{
-				WriteError: mongo.WriteError{Index: i, Code: code, Message: fmt.Sprintf("code %d", code)},
-			})
-		case upserted:
-			result.UpsertedCount++
+			answer.Errors = append(answer.Errors, mongo.WriteError{Index: i, Code: code, Message: fmt.Sprintf("code %d", code)})
 		default:
-			result.MatchedCount++
+			answer.N++
 		}
 	}
 	if f.after != nil {
 		if err := f.after(f.n); err != nil {
-			return nil, err
+			return mongodb.Answer{}, err
 		}
 	}
 	if f.unsafe != nil && f.unsafe(f.n) {
-		fault.WriteConcernError = &mongo.WriteConcernError{Code: 64, Message: "waiting for replication timed out"}
+		answer.Concern = &mongo.WriteConcernError{Code: 64, Message: "waiting for replication timed out"}
 	}
-	if len(fault.WriteErrors) > 0 || fault.WriteConcernError != nil {
-		return result, fault
-	}
-	return result, nil
+	return answer, nil
 }
 
 // apply is one upsert, by what its documents say.
-func (f *fakeServer) apply(filter, update bson.Raw) (code int, upserted bool) {
+func (f *fakeServer) apply(filter, update bson.Raw) (code int) {
 	_, data := filter.Lookup("_id").Binary()
 	id := [16]byte(data)
 	sensor := filter.Lookup("sensorId").StringValue()
 	if code := f.codes[sensor]; code != 0 {
-		return code, false
+		return code
 	}
 	key := reading.Key{Series: reading.Series{Sensor: sensor, Metric: filter.Lookup("metric").StringValue()}, Start: filter.Lookup("start").DateTime()}
 	doc, there := f.docs[id]
@@ -105,11 +94,11 @@ func (f *fakeServer) apply(filter, update bson.Raw) (code int, upserted bool) {
 		taken, _ := filter.Lookup("offsets", "$nin").Array().Values()
 		for _, v := range taken {
 			if slices.Contains(offsets, any(v.Int32())) {
-				return codeDuplicateKey, false
+				return mongodb.CodeDuplicateKey
 			}
 		}
 		if outlier, _ := field(doc, "isOutlier").(bool); outlier || field(doc, "sensorId") != sensor {
-			return codeDuplicateKey, false
+			return mongodb.CodeDuplicateKey
 		}
 	} else {
 		doc = emptyDoc(id, key)
@@ -131,7 +120,7 @@ func (f *fakeServer) apply(filter, update bson.Raw) (code int, upserted bool) {
 		min: update.Lookup("$min", "min").Double(), max: update.Lookup("$max", "max").Double(),
 	})
 	f.docs[id] = doc
-	return 0, !there
+	return 0
 }
 
 func emptyDoc(id [16]byte, key reading.Key) bson.D {

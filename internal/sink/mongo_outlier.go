@@ -96,29 +96,24 @@ func (c bucketsCollection) insert(ctx context.Context, docs []bson.Raw) (exists,
 func (c bucketsCollection) insertSome(ctx context.Context, docs []bson.Raw) (exists, refused []int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
-	models := make([]mongo.WriteModel, len(docs))
-	for i, doc := range docs {
-		models[i] = mongo.NewInsertOneModel().SetDocument(doc)
-	}
-	result, err := c.Collection(mongodb.Overflow).BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
-	if err == nil {
-		return nil, nil, nil
-	}
-	var bulk mongo.BulkWriteException
-	if !errors.As(err, &bulk) || bulk.WriteConcernError != nil || result == nil {
+	answer, err := c.client.Insert(ctx, c.Database, mongodb.Overflow, docs)
+	if err != nil {
 		return nil, nil, err
 	}
-	if int(result.InsertedCount)+len(bulk.WriteErrors) != len(docs) {
-		return nil, nil, fmt.Errorf("the server does not say what it did with %d documents: %w", len(docs), err)
+	if answer.Concern != nil {
+		return nil, nil, unsafely(answer)
 	}
-	for _, e := range bulk.WriteErrors {
+	if answer.N+len(answer.Errors) != len(docs) {
+		return nil, nil, errors.Join(fmt.Errorf("the server does not say what it did with %d documents", len(docs)), answer.Err())
+	}
+	for _, e := range answer.Errors {
 		switch {
-		case e.Code == codeDuplicateKey:
+		case e.Code == mongodb.CodeDuplicateKey:
 			exists = append(exists, e.Index)
 		case slices.Contains(permanentCodes, e.Code):
 			refused = append(refused, e.Index)
 		default:
-			return nil, nil, err
+			return nil, nil, e
 		}
 	}
 	return exists, refused, nil

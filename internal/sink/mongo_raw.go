@@ -2,14 +2,12 @@ package sink
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"golang.org/x/sync/errgroup"
 
 	"gudang/internal/mongodb"
@@ -32,7 +30,7 @@ func (m *Mongo) WriteRaw(ctx context.Context, buckets []*reading.Bucket) (refuse
 	if err != nil {
 		return 0, "", err
 	}
-	store := rawCollection{db}
+	store := rawCollection{m.client, db}
 	var mu sync.Mutex
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(m.writers)
@@ -56,31 +54,33 @@ func (m *Mongo) WriteRaw(ctx context.Context, buckets []*reading.Bucket) (refuse
 
 // rawStore is what insertRaw needs of a server.
 type rawStore interface {
-	insert(ctx context.Context, models []mongo.WriteModel) (*mongo.BulkWriteResult, error)
+	insert(ctx context.Context, docs []bson.Raw) (mongodb.Answer, error)
 }
 
-type rawCollection struct{ *mongo.Database }
+type rawCollection struct {
+	client *mongodb.Client
+	db     *mongo.Database
+}
 
-func (c rawCollection) insert(ctx context.Context, models []mongo.WriteModel) (*mongo.BulkWriteResult, error) {
+func (c rawCollection) insert(ctx context.Context, docs []bson.Raw) (mongodb.Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
-	return c.Collection(mongodb.Raw).BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
+	return c.client.Insert(ctx, c.db, mongodb.Raw, docs)
 }
 
 // insertRaw inserts the documents that are not there. A server that stops at
 // the first error, though it was asked not to, accounts for fewer of them: the
 // halves are then sent by themselves.
-func insertRaw(ctx context.Context, store rawStore, docs []mongo.WriteModel) (lost int, why string, err error) {
-	result, err := store.insert(ctx, docs)
-	var bulk mongo.BulkWriteException
-	if result == nil || err != nil && !errors.As(err, &bulk) {
+func insertRaw(ctx context.Context, store rawStore, docs []bson.Raw) (lost int, why string, err error) {
+	answer, err := store.insert(ctx, docs)
+	if err != nil {
 		return 0, "", err
 	}
-	if bulk.WriteConcernError != nil {
-		return 0, "", fmt.Errorf("written, but not safely: %w", *bulk.WriteConcernError)
+	if answer.Concern != nil {
+		return 0, "", unsafely(answer)
 	}
-	for _, e := range bulk.WriteErrors {
-		fate, transient := fateOf(e.WriteError)
+	for _, e := range answer.Errors {
+		fate, transient := fateOf(e)
 		if transient != nil {
 			return 0, "", transient
 		}
@@ -90,7 +90,7 @@ func insertRaw(ctx context.Context, store rawStore, docs []mongo.WriteModel) (lo
 			}
 		}
 	}
-	if int(result.InsertedCount)+len(bulk.WriteErrors) == len(docs) || len(docs) == 1 {
+	if answer.N+len(answer.Errors) == len(docs) || len(docs) == 1 {
 		return lost, why, nil
 	}
 	half := len(docs) / 2
@@ -107,25 +107,23 @@ func insertRaw(ctx context.Context, store rawStore, docs []mongo.WriteModel) (lo
 
 // rawDocs are the documents of the buckets' readings, all in one piece of
 // memory.
-func rawDocs(buckets []*reading.Bucket) []mongo.WriteModel {
+func rawDocs(buckets []*reading.Bucket) []bson.Raw {
 	size, count := 0, 0
 	for _, b := range buckets {
 		count += b.Count()
 		size += b.Count() * readingSize(b.Series)
 	}
 	buf := make([]byte, 0, size)
-	all := make([]mongo.InsertOneModel, 0, count)
-	list := make([]mongo.WriteModel, 0, count)
+	docs := make([]bson.Raw, 0, count)
 	for _, b := range buckets {
 		for i, off := range b.Offsets {
 			from := len(buf)
 			t := b.Start + int64(off)
 			buf = appendReading(buf, b.ID(t), b.Series, t, b.Values[i])
-			all = append(all, mongo.InsertOneModel{Document: bson.Raw(buf[from:])})
-			list = append(list, &all[len(all)-1])
+			docs = append(docs, bson.Raw(buf[from:]))
 		}
 	}
-	return list
+	return docs
 }
 
 // ensureRawIndex makes the index that raw is read by.

@@ -57,8 +57,7 @@ func swapSensor(ctx context.Context, collection *mongo.Collection, id string, ol
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
 	if old == nil {
-		doc := append(bson.D{{Key: "_id", Value: id}}, mongodb.SensorFields(truth, keep)...)
-		_, err := collection.InsertOne(ctx, doc)
+		_, err := collection.InsertOne(ctx, bson.Raw(mongodb.AppendSensor(nil, truth, keep)))
 		if mongo.IsDuplicateKeyError(err) {
 			return Left, false, nil
 		}
@@ -70,10 +69,10 @@ func swapSensor(ctx context.Context, collection *mongo.Collection, id string, ol
 		was.FirstSeen = truth.FirstSeen // someone has damaged it
 	}
 	truth = refreshed(truth, was)
-	fields := mongodb.SensorFields(truth, keep)
-	filter, same, err := unchanged(id, old, fields)
-	if err != nil || same {
-		return Same, err == nil, err
+	fields := bson.Raw(mongodb.AppendSensorFields(nil, truth, keep))
+	filter, same := unchanged(id, old, fields)
+	if same {
+		return Same, true, nil
 	}
 	result, err := collection.UpdateOne(ctx, filter, bson.D{{Key: "$set", Value: fields}})
 	if err != nil {

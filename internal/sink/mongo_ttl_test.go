@@ -1,11 +1,9 @@
 package sink
 
 import (
-	"encoding/binary"
 	"errors"
 	"io"
 	"maps"
-	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -30,56 +28,9 @@ type ttlServer struct {
 }
 
 func newTTLServer(t *testing.T) *ttlServer {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &ttlServer{addr: listener.Addr().String(), indexes: map[string]map[string]bson.D{}, fails: map[string]int32{}, monitor: true}
-	t.Cleanup(func() { listener.Close() })
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go s.serve(conn)
-		}
-	}()
+	s := &ttlServer{indexes: map[string]map[string]bson.D{}, fails: map[string]int32{}, monitor: true}
+	s.addr = serveMongo(t, s.answer)
 	return s
-}
-
-// serve answers messages, of either form: the driver greets in the old one.
-func (s *ttlServer) serve(conn net.Conn) {
-	defer conn.Close()
-	for {
-		var head [16]byte
-		if _, err := io.ReadFull(conn, head[:]); err != nil {
-			return
-		}
-		body := make([]byte, binary.LittleEndian.Uint32(head[:])-16)
-		if _, err := io.ReadFull(conn, body); err != nil {
-			return
-		}
-		const opQuery, opReply, opMsg = 2004, 1, 2013
-		op, prefix := uint32(opMsg), make([]byte, 5)
-		doc := body[5:]
-		if binary.LittleEndian.Uint32(head[12:]) == opQuery {
-			op, prefix = opReply, make([]byte, 20)
-			prefix[16] = 1 // one document
-			doc = body[4+strings.IndexByte(string(body[4:]), 0)+1+8:]
-		}
-		answer, err := bson.Marshal(s.answer(doc[:binary.LittleEndian.Uint32(doc)]))
-		if err != nil {
-			return
-		}
-		out := binary.LittleEndian.AppendUint32(nil, uint32(16+len(prefix)+len(answer)))
-		out = append(out, 0, 0, 0, 0)
-		out = append(out, head[4:8]...)
-		out = binary.LittleEndian.AppendUint32(out, op)
-		if _, err := conn.Write(append(append(out, prefix...), answer...)); err != nil {
-			return
-		}
-	}
 }
 
 func (s *ttlServer) answer(command bson.Raw) bson.D {
@@ -117,15 +68,7 @@ func (s *ttlServer) answer(command bson.Raw) bson.D {
 		}
 		return append(bson.D{{Key: "ttlMonitorEnabled", Value: s.monitor}}, ok...)
 	default: // hello and its old name
-		return append(bson.D{
-			{Key: "isWritablePrimary", Value: true},
-			{Key: "ismaster", Value: true},
-			{Key: "maxWireVersion", Value: int32(21)},
-			{Key: "minWireVersion", Value: int32(0)},
-			{Key: "maxBsonObjectSize", Value: int32(16 << 20)},
-			{Key: "maxMessageSizeBytes", Value: int32(48 << 20)},
-			{Key: "maxWriteBatchSize", Value: int32(100_000)},
-		}, ok...)
+		return greeting()
 	}
 	if name != "getParameter" {
 		s.sent = append(s.sent, name+" "+collection)

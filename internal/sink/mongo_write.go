@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
-
+	"gudang/internal/mongodb"
 	"gudang/internal/reading"
 )
 
@@ -18,7 +16,7 @@ type bucketStore interface {
 	// outlier is how many readings a bucket holds at most, and until where the
 	// span of one ends.
 	limits() (outlier int, span reading.Span)
-	bulk(ctx context.Context, models []mongo.WriteModel) (*mongo.BulkWriteResult, error)
+	upsert(ctx context.Context, items []*item) (mongodb.Answer, error)
 	writable(ctx context.Context) bool
 }
 
@@ -52,8 +50,12 @@ type item struct {
 	detail  string
 
 	id      [16]byte
-	outlier Outlier
 	settles int64 // of the outlier, when it was read
+}
+
+// outlier is the bucket as one.
+func (it *item) outlier(span reading.Span) Outlier {
+	return Outlier{Key: it.given.Key(), Until: it.given.Start + int64(span)}
 }
 
 // writeBatch stores the buckets, which have different keys, or finds out why
@@ -68,7 +70,7 @@ func writeBatch(ctx context.Context, store bucketStore, batch []*reading.Bucket)
 	var large []*item // outliers by themselves
 	most, span := store.limits()
 	for i, b := range batch {
-		items[i] = item{given: b, left: b, id: b.ID(b.Start), outlier: Outlier{Key: b.Key(), Until: b.Start + int64(span)}}
+		items[i] = item{given: b, left: b, id: b.ID(b.Start)}
 		switch {
 		case b.Count() > most:
 			large = append(large, &items[i])
@@ -78,7 +80,7 @@ func writeBatch(ctx context.Context, store bucketStore, batch []*reading.Bucket)
 			todo = append(todo, &items[i])
 		}
 	}
-	makeOutliers(ctx, store, large, &res)
+	makeOutliers(ctx, store, span, large, &res)
 	for round := 0; len(todo) > 0; round++ {
 		if round == rounds {
 			res.Err = errors.Join(res.Err, errContested)
@@ -119,7 +121,7 @@ func writeBatch(ctx context.Context, store bucketStore, batch []*reading.Bucket)
 			}
 		}
 	}
-	if err := writeOutliers(ctx, store, items, &res); err != nil && res.Err == nil {
+	if err := writeOutliers(ctx, store, span, items, &res); err != nil && res.Err == nil {
 		res.Err = err
 	}
 	for i := range items {
@@ -152,7 +154,7 @@ func size(round, items int) int {
 // send sends what is left of the items as one command, and gives each its
 // fate. The error says why some have failed.
 func send(ctx context.Context, store bucketStore, items []*item, writes *Writes) error {
-	result, err := store.bulk(ctx, models(items))
+	answer, err := store.upsert(ctx, items)
 	if fault, ok := permanentCommand(err); ok {
 		// The server refused the command for what must be in one of the
 		// writes. Halving finds it; where it is alone, a write that cannot be
@@ -170,7 +172,7 @@ func send(ctx context.Context, store bucketStore, items []*item, writes *Writes)
 			return nil
 		}
 	}
-	err = sortResult(items, result, err)
+	err = sortAnswer(items, answer, err)
 	for _, it := range items {
 		switch it.fate {
 		case done:
@@ -184,26 +186,4 @@ func send(ctx context.Context, store bucketStore, items []*item, writes *Writes)
 		}
 	}
 	return err
-}
-
-// models is the writes of the items in the driver's form. All their bytes lie
-// in one piece of memory.
-func models(items []*item) []mongo.WriteModel {
-	size := 0
-	for _, it := range items {
-		size += writeSize(it.left)
-	}
-	buf := make([]byte, 0, size)
-	upsert := true
-	all := make([]mongo.UpdateOneModel, len(items))
-	list := make([]mongo.WriteModel, len(items))
-	for i, it := range items {
-		from := len(buf)
-		buf = appendFilter(buf, it.id, it.left)
-		mid := len(buf)
-		buf = appendUpdate(buf, it.left)
-		all[i].Filter, all[i].Update, all[i].Upsert = bson.Raw(buf[from:mid]), bson.Raw(buf[mid:]), &upsert
-		list[i] = &all[i]
-	}
-	return list
 }

@@ -12,6 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"gudang/internal/mongodb"
 	"gudang/internal/reading"
 )
 
@@ -155,7 +156,7 @@ func TestWriteBatchSortsWhatTheServerAnswers(t *testing.T) {
 func TestWriteBatchWinsTheRaceToCreateABucket(t *testing.T) {
 	f := newFake()
 	f.put(one("a").Key(), 7, 7) // by another, between our look and our insert
-	f.codes["a"] = codeDuplicateKey
+	f.codes["a"] = mongodb.CodeDuplicateKey
 	f.before = func(n int) error {
 		if n == 2 {
 			delete(f.codes, "a")
@@ -174,7 +175,7 @@ func TestWriteBatchWinsTheRaceToCreateABucket(t *testing.T) {
 
 func TestWriteBatchGivesUpOnAnEndlessRaceWithoutLosingReadings(t *testing.T) {
 	f := newFake()
-	f.codes["a"] = codeDuplicateKey
+	f.codes["a"] = mongodb.CodeDuplicateKey
 	res := writeBatch(t.Context(), f, []*reading.Bucket{one("a", 1), one("b", 1)})
 	if len(res.Again) != 1 || !errors.Is(res.Err, errContested) || f.n > rounds {
 		t.Errorf("%s after %d commands, error %v", told(res), f.n, res.Err)
@@ -341,8 +342,8 @@ func TestStoredReadingsToleratesWhatAShellDoes(t *testing.T) {
 // benchServer takes everything.
 type benchServer struct{ *fakeServer }
 
-func (benchServer) bulk(_ context.Context, models []mongo.WriteModel) (*mongo.BulkWriteResult, error) {
-	return &mongo.BulkWriteResult{UpsertedCount: int64(len(models))}, nil
+func (benchServer) upsert(_ context.Context, items []*item) (mongodb.Answer, error) {
+	return mongodb.Answer{N: len(items)}, nil
 }
 func (benchServer) read(context.Context, bson.A, func(bson.Raw)) error { return nil }
 func (benchServer) writable(context.Context) bool                      { return true }
@@ -360,4 +361,45 @@ func BenchmarkWriteBatch(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkMongo is the way through the driver to a server that takes
+// everything: 1,000 buckets, and the documents of 1,000 new sensors.
+func BenchmarkMongo(b *testing.B) {
+	addr := serveMongo(b, func(command bson.Raw) bson.D {
+		switch elements, _ := command.Elements(); elements[0].Key() {
+		case "update", "insert":
+			return bson.D{{Key: "ok", Value: 1}, {Key: "n", Value: 1000}}
+		default:
+			return greeting()
+		}
+	})
+	m, err := OpenMongo("mongodb://"+addr, "gudang", MongoWriters(1))
+	if err != nil {
+		b.Fatal(err)
+	}
+	m.setup.ready = true
+	var buckets []*reading.Bucket
+	var sensors []reading.Sensor
+	for i := range 1000 {
+		bucket := numbered(reading.Series{Sensor: fmt.Sprintf("warehouse-1-sensor-%04d", i), Metric: "temperature"}, 0, 6)
+		buckets = append(buckets, bucket)
+		sensors = append(sensors, reading.Sensor{ID: bucket.Sensor, Metrics: map[string][]reading.Point{bucket.Metric: newestOf(bucket, 10)}})
+	}
+	b.Run("buckets=1000", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if res := m.WriteBuckets(b.Context(), buckets); res.Err != nil {
+				b.Fatal(res.Err)
+			}
+		}
+	})
+	b.Run("sensors=1000", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if err := m.CreateSensors(b.Context(), sensors, 10); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
 }

@@ -90,9 +90,9 @@ func stateOf(doc bson.Raw) outlierState {
 
 // makeOutliers makes outliers of the buckets of items that alone are above the
 // threshold, so that they never are documents of that size.
-func makeOutliers(ctx context.Context, store bucketStore, items []*item, res *Result) {
+func makeOutliers(ctx context.Context, store bucketStore, span reading.Span, items []*item, res *Result) {
 	for _, it := range items {
-		fresh, err := migrate(ctx, store, it.outlier)
+		fresh, err := migrate(ctx, store, it.outlier(span))
 		if fresh {
 			res.Migrated++
 		}
@@ -118,13 +118,13 @@ func makeOutliers(ctx context.Context, store bucketStore, items []*item, res *Re
 }
 
 // writeOutliers stores what is left of the items whose buckets are outliers.
-func writeOutliers(ctx context.Context, store outlierStore, items []item, res *Result) error {
+func writeOutliers(ctx context.Context, store outlierStore, span reading.Span, items []item, res *Result) error {
 	var some []*item
 	var list []Outlier
 	for i := range items {
 		if items[i].fate == apart {
 			some = append(some, &items[i])
-			list = append(list, items[i].outlier)
+			list = append(list, items[i].outlier(span))
 		}
 	}
 	if len(some) == 0 {
@@ -134,23 +134,23 @@ func writeOutliers(ctx context.Context, store outlierStore, items []item, res *R
 	if err != nil {
 		err = fmt.Errorf("cannot mark outlier buckets: %w", err)
 	}
-	for _, it := range some {
+	for i, it := range some {
 		if err == nil {
-			err = it.insert(ctx, store, res)
+			err = it.insert(ctx, store, list[i], res)
 		}
 		if err != nil {
 			it.fate = failed
 			res.Writes.Failed++
 			continue
 		}
-		res.Outliers = append(res.Outliers, it.outlier)
+		res.Outliers = append(res.Outliers, list[i])
 	}
 	return err
 }
 
 // insert stores the readings of one item one by one, and counts those that are
 // new.
-func (it *item) insert(ctx context.Context, store outlierStore, res *Result) error {
+func (it *item) insert(ctx context.Context, store outlierStore, o Outlier, res *Result) error {
 	docs, ids := overflowDocs(it.left)
 	exists, never, err := store.insert(ctx, docs)
 	if err != nil {
@@ -176,7 +176,7 @@ func (it *item) insert(ctx context.Context, store outlierStore, res *Result) err
 	if t.count > 0 {
 		ok, err := store.add(ctx, it.id, it.settles, t)
 		if err == nil && !ok {
-			err = store.mark(ctx, []Outlier{it.outlier}) // settled meanwhile, with these or without
+			err = store.mark(ctx, []Outlier{o}) // settled meanwhile, with these or without
 		}
 		if err != nil {
 			return fmt.Errorf("cannot count the readings of an outlier bucket: %w", err)
@@ -232,13 +232,13 @@ func overflowDocs(b *reading.Bucket) ([]bson.Raw, bson.A) {
 // appendReading appends the document of one reading, as overflow and raw have
 // it.
 func appendReading(dst []byte, id [16]byte, s reading.Series, t int64, v float64) []byte {
-	dst, doc := begin(dst)
-	dst = appendUUID(dst, "_id", id)
-	dst = appendString(dst, "sensorId", s.Sensor)
-	dst = appendString(dst, "metric", s.Metric)
-	dst = appendDate(dst, "time", t)
-	dst = appendFloat(dst, "value", v+0)
-	return end(dst, doc)
+	dst, doc := mongodb.Begin(dst)
+	dst = mongodb.AppendUUID(dst, "_id", id)
+	dst = mongodb.AppendString(dst, "sensorId", s.Sensor)
+	dst = mongodb.AppendString(dst, "metric", s.Metric)
+	dst = mongodb.AppendDate(dst, "time", t)
+	dst = mongodb.AppendFloat(dst, "value", v+0)
+	return mongodb.End(dst, doc)
 }
 
 // readingSize is how many bytes appendReading appends.

@@ -134,34 +134,28 @@ type rawServer struct {
 	sent  int
 }
 
-func (f *rawServer) insert(_ context.Context, models []mongo.WriteModel) (*mongo.BulkWriteResult, error) {
+func (f *rawServer) insert(_ context.Context, docs []bson.Raw) (answer mongodb.Answer, err error) {
 	f.sent++
 	if f.fail != nil {
-		return nil, f.fail
+		return answer, f.fail
 	}
-	result := &mongo.BulkWriteResult{Acknowledged: true}
-	var fault mongo.BulkWriteException
-	for i, m := range models {
-		doc := m.(*mongo.InsertOneModel).Document.(bson.Raw)
+	for i, doc := range docs {
 		id := doc.Lookup("_id").String()
 		code := f.codes[doc.Lookup("sensorId").StringValue()]
 		if code == 0 && f.have[id] {
-			code = codeDuplicateKey
+			code = mongodb.CodeDuplicateKey
 		}
 		if code == 0 {
 			f.have[id] = true
-			result.InsertedCount++
+			answer.N++
 			continue
 		}
-		fault.WriteErrors = append(fault.WriteErrors, mongo.BulkWriteError{WriteError: mongo.WriteError{Index: i, Code: code, Message: "a message"}})
+		answer.Errors = append(answer.Errors, mongo.WriteError{Index: i, Code: code, Message: "a message"})
 		if f.stops {
-			return &mongo.BulkWriteResult{Acknowledged: true}, fault
+			return mongodb.Answer{Errors: answer.Errors}, nil
 		}
 	}
-	if len(fault.WriteErrors) > 0 {
-		return result, fault
-	}
-	return result, nil
+	return answer, nil
 }
 
 func TestRawIsInsertedWhateverTheServerDoes(t *testing.T) {

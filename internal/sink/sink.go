@@ -116,6 +116,9 @@ func (s *Sink) Write(ctx context.Context, buckets []*reading.Bucket) ([]reading.
 	return refused, nil
 }
 
+// Know says that a sensor has its document already.
+func (s *Sink) Know(id string) { s.latest.know(id) }
+
 // Forget has the next reading of a sensor introduce it again: its document may
 // be gone.
 func (s *Sink) Forget(id string) { s.latest.forget(id) }
@@ -127,7 +130,7 @@ func (s *Sink) Forget(id string) { s.latest.forget(id) }
 func (s *Sink) introduce(ctx context.Context, buckets []*reading.Bucket) error {
 	fresh := s.latest.note(buckets)
 	for pause := firstPause; len(fresh) > 0; pause = min(2*pause, longPause) {
-		err := s.store.MergeSensors(ctx, fresh, s.latest.keep)
+		err := s.store.CreateSensors(ctx, fresh, s.latest.keep)
 		if err == nil {
 			break
 		}

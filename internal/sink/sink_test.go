@@ -53,6 +53,10 @@ func (s *script) MergeSensors(_ context.Context, sensors []reading.Sensor, _ int
 	return nil
 }
 
+func (s *script) CreateSensors(ctx context.Context, sensors []reading.Sensor, keep int) error {
+	return s.MergeSensors(ctx, sensors, keep)
+}
+
 func (s *script) Reject(_ context.Context, rejected []Rejected) error {
 	s.rejected = append(s.rejected, rejected...)
 	return nil

@@ -17,6 +17,12 @@ const (
 		ON CONFLICT (_id) DO UPDATE SET firstSeen = excluded.firstSeen, lastSeen = excluded.lastSeen, metrics = excluded.metrics, outlierUntil = excluded.outlierUntil`
 )
 
+// CreateSensors implements Store. Looking whether they are there costs next to
+// nothing here.
+func (s *SQLite) CreateSensors(ctx context.Context, sensors []reading.Sensor, keep int) error {
+	return s.MergeSensors(ctx, sensors, keep)
+}
+
 // MergeSensors implements Store.
 func (s *SQLite) MergeSensors(ctx context.Context, sensors []reading.Sensor, keep int) error {
 	if len(sensors) == 0 {

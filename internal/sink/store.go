@@ -17,6 +17,9 @@ type Store interface {
 	// returns when each is stored, refused or in Result.Again. It may sort
 	// the slice; it does not change or keep the buckets.
 	WriteBuckets(ctx context.Context, buckets []*reading.Bucket) Result
+	// CreateSensors stores the documents of sensors that are not there yet, as
+	// far as is known: one that is there is merged.
+	CreateSensors(ctx context.Context, sensors []reading.Sensor, keep int) error
 	// MergeSensors merges each sensor into its document and keeps the newest
 	// keep points of each metric; a sensor that is not there is created.
 	MergeSensors(ctx context.Context, sensors []reading.Sensor, keep int) error
