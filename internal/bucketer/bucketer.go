@@ -119,7 +119,7 @@ func (b *Bucketer) Run(ctx context.Context) error {
 		case <-timer.C:
 		case <-sweep.C:
 			b.fill.sweep(b.now())
-			b.open.Store(int64(b.fill.open))
+			b.open.Store(int64(b.fill.open()))
 		case <-ctx.Done():
 			if writing {
 				<-back // the sink's Write ends with ctx
@@ -222,7 +222,7 @@ func (b *Bucketer) add(n int32, r reading.Reading, now int64) {
 			return
 		}
 		o = g.add(key)
-		b.fill.touch(key, b.arrived)
+		o.fill = b.fill.touch(key, b.arrived)
 	}
 	switch o.Add(r.Time, r.Value) {
 	case reading.Added:
@@ -271,7 +271,7 @@ func (b *Bucketer) settle(f flushed) {
 	for _, o := range g.list {
 		stored := o.Count() - len(o.refused)
 		total += stored
-		b.fill.add(o.Key(), stored, now)
+		b.fill.add(o.fill, stored, now)
 		for _, off := range o.Offsets {
 			if !o.refused[off] {
 				m.lag.Observe(float64(ms-o.Start-int64(off)) / 1000)
@@ -295,6 +295,6 @@ func (b *Bucketer) settle(f flushed) {
 		}
 	}
 	b.intake.Done(len(g.deliveries))
-	b.open.Store(int64(b.fill.open))
+	b.open.Store(int64(b.fill.open()))
 	g.reset()
 }

@@ -1,6 +1,7 @@
 package bucketer
 
 import (
+	"hash/maphash"
 	"time"
 
 	"gudang/internal/reading"
@@ -14,39 +15,47 @@ import (
 // again: each series remembers the 64 spans before its newest one. Memory is
 // bounded by maxSeries; a series beyond it is stored like any other, and only
 // not watched.
+//
+// There may be a million series, so none of what is kept of them has pointers.
+// Of its names a series has only a hash: should two ever meet in one, their
+// buckets are observed as one, which harms a statistic.
 type fill struct {
 	span     reading.Span
 	expected float64
 	observe  func(float64)
 
-	series map[reading.Series]*seriesFill
-	due    map[int64][]watch // by second: what to look at then
-	seen   int64             // the last second that was looked at
-	open   int               // buckets that are not observed yet
+	seed    maphash.Seed
+	places  map[uint64]int32 // of the series in the slab, by hash
+	series  slab[seriesFill]
+	buckets slab[bucketFill]  // those that are not observed yet
+	due     map[int64][]watch // by second: what to look at then
+	seen    int64             // the last second that was looked at
 }
 
-// seriesFill is the newest bucket of a series and those before it that are
-// open still.
+// seriesFill is what is known of the buckets of a series.
 type seriesFill struct {
-	newest   bucketFill
-	older    []bucketFill
+	hash     uint64
+	newest   int64  // start of its newest bucket
+	touched  int64  // when that was, in ms
 	observed uint64 // bit i: the bucket i+1 spans before the newest is observed
+	first    int32  // of its buckets that are not observed yet
 	leaving  bool   // a watch is set that forgets the series when it stays silent
 }
 
+// bucketFill is a bucket that is not observed yet.
 type bucketFill struct {
 	start   int64
-	count   int
-	pending int // flushes under way that hold it
-	done    bool
-	touched time.Time
+	touched int64 // in ms
+	series  int32
+	next    int32 // of the same series
+	count   int32
+	pending int32 // flushes under way that hold it
 }
 
 // watch is an appointment with a bucket that may be full by then, or with a
 // series that may have been silent long enough to be forgotten.
 type watch struct {
-	key    reading.Key
-	s      *seriesFill
+	place  int32
 	forget bool
 }
 
@@ -61,91 +70,88 @@ const (
 func newFill(span reading.Span, interval time.Duration, observe func(float64)) *fill {
 	return &fill{
 		span: span, expected: float64(span.Duration()) / float64(interval), observe: observe,
-		series: map[reading.Series]*seriesFill{}, due: map[int64][]watch{},
+		seed: maphash.MakeSeed(), places: map[uint64]int32{}, due: map[int64][]watch{},
 	}
 }
 
-// find is the open bucket with that start; nil if it was observed.
-func (s *seriesFill) find(start int64) *bucketFill {
-	if s.newest.start == start {
-		if s.newest.done {
-			return nil
-		}
-		return &s.newest
-	}
-	for i := range s.older {
-		if s.older[i].start == start {
-			return &s.older[i]
+// open is how many buckets are not observed yet.
+func (f *fill) open() int { return f.buckets.len() }
+
+// find is the place of the bucket of s with that start; none if it is not open.
+func (f *fill) find(s *seriesFill, start int64) int32 {
+	for at := s.first; at != none; at = f.buckets.at(at).next {
+		if f.buckets.at(at).start == start {
+			return at
 		}
 	}
-	return nil
+	return none
 }
 
-// touch says that a gathering has opened the bucket.
-func (f *fill) touch(key reading.Key, now time.Time) {
-	s := f.series[key.Series]
-	if s == nil {
-		if len(f.series) >= maxSeries {
-			return
+// touch says that a gathering has opened the bucket. It returns the bucket's
+// place for add, none if it is not to be watched.
+func (f *fill) touch(key reading.Key, now time.Time) int32 {
+	hash := maphash.Comparable(f.seed, key.Series)
+	ms := now.UnixMilli()
+	place, known := f.places[hash]
+	if !known {
+		if len(f.places) >= maxSeries {
+			return none
 		}
-		s = &seriesFill{newest: bucketFill{start: key.Start, pending: 1, touched: now}}
-		f.series[key.Series] = s
-		f.watch(key, s, now)
-		return
+		place = f.series.add(seriesFill{hash: hash, newest: key.Start, touched: ms, first: none})
+		f.places[hash] = place
+		return f.begin(place, key.Start, ms)
 	}
-	if b := s.find(key.Start); b != nil {
+	s := f.series.at(place)
+	if key.Start == s.newest {
+		s.touched = ms
+	}
+	if at := f.find(s, key.Start); at != none {
+		b := f.buckets.at(at)
 		b.pending++
-		b.touched = now
-		return
+		b.touched = ms
+		return at
 	}
-	switch back := (s.newest.start - key.Start) / int64(f.span); {
+	switch back := (s.newest - key.Start) / int64(f.span); {
 	case back < 0: // a newer bucket
-		if !s.newest.done {
-			s.older = append(s.older, s.newest)
-		}
-		s.observed = s.observed<<1 | b2u(s.newest.done)
+		s.observed = s.observed<<1 | b2u(f.find(s, s.newest) == none)
 		s.observed <<= uint(-back - 1) // a shift by 64 or more leaves nothing, as it should
-		s.newest = bucketFill{start: key.Start, pending: 1, touched: now}
-	case back == 0: // observed
-		return
-	default:
-		if back <= memory && s.observed>>(uint(back)-1)&1 == 1 {
-			return
-		}
-		s.older = append(s.older, bucketFill{start: key.Start, pending: 1, touched: now})
+		s.newest, s.touched = key.Start, ms
+	case back == 0, back <= memory && s.observed>>(uint(back)-1)&1 == 1: // observed
+		return none
 	}
-	f.watch(key, s, now)
+	return f.begin(place, key.Start, ms)
+}
+
+// begin watches a bucket.
+func (f *fill) begin(place int32, start, ms int64) int32 {
+	s := f.series.at(place)
+	s.first = f.buckets.add(bucketFill{start: start, touched: ms, series: place, next: s.first, pending: 1})
+	f.later(watch{place: s.first}, f.ready(f.buckets.at(s.first)))
+	return s.first
 }
 
 // add says that a flush is done, which stored so many readings in the bucket.
-func (f *fill) add(key reading.Key, stored int, now time.Time) {
-	s := f.series[key.Series]
-	if s == nil {
+func (f *fill) add(place int32, stored int, now time.Time) {
+	if place == none {
 		return
 	}
-	if b := s.find(key.Start); b != nil {
-		b.pending--
-		b.count += stored
-		b.touched = now
+	b := f.buckets.at(place)
+	b.pending--
+	b.count += int32(stored)
+	b.touched = now.UnixMilli()
+	if s := f.series.at(b.series); s.newest == b.start {
+		s.touched = b.touched
 	}
 }
 
-func (f *fill) watch(key reading.Key, s *seriesFill, now time.Time) {
-	f.open++
-	f.later(watch{key: key, s: s}, f.ready(key.Start, now))
+// ready is from when on, in ms, a bucket can be observed.
+func (f *fill) ready(b *bucketFill) int64 {
+	return max(b.start+int64(f.span), b.touched+settle.Milliseconds())
 }
 
-// ready is when a bucket that was touched at the given time can be observed.
-func (f *fill) ready(start int64, touched time.Time) time.Time {
-	end := time.UnixMilli(start + int64(f.span))
-	if t := touched.Add(settle); t.After(end) {
-		return t
-	}
-	return end
-}
-
-func (f *fill) later(w watch, at time.Time) {
-	second := max(at.Unix()+1, f.seen+1)
+// later makes an appointment for a time in ms.
+func (f *fill) later(w watch, ms int64) {
+	second := max(time.UnixMilli(ms).Unix()+1, f.seen+1)
 	f.due[second] = append(f.due[second], w)
 }
 
@@ -157,7 +163,7 @@ func (f *fill) sweep(now time.Time) {
 		for at, list := range f.due {
 			if at <= second {
 				delete(f.due, at)
-				f.look(list, now)
+				f.look(list, now.UnixMilli())
 			}
 		}
 		return
@@ -166,57 +172,54 @@ func (f *fill) sweep(now time.Time) {
 		f.seen++
 		list := f.due[f.seen]
 		delete(f.due, f.seen)
-		f.look(list, now)
+		f.look(list, now.UnixMilli())
 	}
 }
 
-func (f *fill) look(list []watch, now time.Time) {
+func (f *fill) look(list []watch, now int64) {
 	for _, w := range list {
 		if w.forget {
 			f.forget(w, now)
 			continue
 		}
-		b := w.s.find(w.key.Start)
-		if at := f.ready(b.start, b.touched); b.pending > 0 || at.After(now) {
+		b := f.buckets.at(w.place)
+		if at := f.ready(b); b.pending > 0 || at > now {
 			f.later(w, at)
 			continue
 		}
 		f.observe(float64(b.count) / f.expected)
-		f.open--
-		w.s.close(b, f.span)
-		if !w.s.leaving {
-			w.s.leaving = true
-			f.later(watch{key: w.key, s: w.s, forget: true}, now.Add(memory*f.span.Duration()))
+		f.close(w.place)
+		if s := f.series.at(b.series); !s.leaving {
+			s.leaving = true
+			f.later(watch{place: b.series, forget: true}, now+memory*int64(f.span))
 		}
 	}
 }
 
 // close marks a bucket as observed.
-func (s *seriesFill) close(b *bucketFill, span reading.Span) {
-	if b == &s.newest {
-		b.done = true
-		return
+func (f *fill) close(place int32) {
+	b := f.buckets.at(place)
+	s := f.series.at(b.series)
+	link := &s.first
+	for *link != place {
+		link = &f.buckets.at(*link).next
 	}
-	if back := (s.newest.start - b.start) / int64(span); back >= 1 && back <= memory {
+	*link = b.next
+	f.buckets.remove(place)
+	if back := (s.newest - b.start) / int64(f.span); back >= 1 && back <= memory {
 		s.observed |= 1 << (uint(back) - 1)
-	}
-	for i := range s.older {
-		if &s.older[i] == b {
-			s.older[i] = s.older[len(s.older)-1]
-			s.older = s.older[:len(s.older)-1]
-			return
-		}
 	}
 }
 
 // forget drops a series that has been silent for as long as it is remembered.
-func (f *fill) forget(w watch, now time.Time) {
-	until := w.s.newest.touched.Add(memory * f.span.Duration())
-	if until.After(now) || !w.s.newest.done || len(w.s.older) > 0 {
+func (f *fill) forget(w watch, now int64) {
+	s := f.series.at(w.place)
+	if until := s.touched + memory*int64(f.span); until > now || s.first != none {
 		f.later(w, until)
 		return
 	}
-	delete(f.series, w.key.Series)
+	delete(f.places, s.hash)
+	f.series.remove(w.place)
 }
 
 func b2u(b bool) uint64 {

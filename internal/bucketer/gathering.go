@@ -36,6 +36,7 @@ type open struct {
 	reading.Bucket
 	from    []int32        // which delivery each reading came from
 	refused map[int32]bool // by offset: what the store did not take
+	fill    int32          // its place in fill
 
 	offsets0 [inline]int32
 	values0  [inline]float64

@@ -1,6 +1,11 @@
 package bucketer
 
-import "sync"
+import (
+	"math/rand/v2"
+	"sync"
+
+	"gudang/internal/reading"
+)
 
 // Sensors are the ids of all sensors that are known, at most a given number:
 // an id that is drawn at random for each message would otherwise fill the
@@ -9,17 +14,29 @@ type Sensors struct {
 	max int
 
 	mu    sync.Mutex
-	known map[string]struct{}
+	known reading.IDs
+	any   string // one of them
+	seen  int    // how many any was drawn from
 }
 
 // NewSensors makes an empty set of at most limit sensors.
-func NewSensors(limit int) *Sensors { return &Sensors{max: limit, known: map[string]struct{}{}} }
+func NewSensors(limit int) *Sensors { return &Sensors{max: limit} }
 
 // Know adds a sensor that is in the store already, whatever the limit.
 func (s *Sensors) Know(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.known[id] = struct{}{}
+	s.addLocked(id)
+}
+
+func (s *Sensors) addLocked(id string) {
+	if !s.known.Add(id) {
+		return
+	}
+	// Each of n has had the chance of 1/n to be the one that is kept.
+	if s.seen++; rand.IntN(s.seen) == 0 {
+		s.any = id
+	}
 }
 
 // Admit says whether readings of the sensor may be stored: it is known, or
@@ -27,13 +44,13 @@ func (s *Sensors) Know(id string) {
 func (s *Sensors) Admit(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, ok := s.known[id]; ok {
+	if s.known.Has(id) {
 		return true
 	}
-	if len(s.known) >= s.max {
+	if s.known.Len() >= s.max {
 		return false
 	}
-	s.known[id] = struct{}{}
+	s.addLocked(id)
 	return true
 }
 
@@ -41,22 +58,20 @@ func (s *Sensors) Admit(id string) bool {
 func (s *Sensors) Forget(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.known, id)
+	s.known.Remove(id)
 }
 
 // Len is how many are known.
 func (s *Sensors) Len() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.known)
+	return s.known.Len()
 }
 
-// Any is one of them, drawn at random; empty if there are none.
+// Any is one of all that were ever known, drawn at random; empty if there were
+// none.
 func (s *Sensors) Any() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for id := range s.known {
-		return id
-	}
-	return ""
+	return s.any
 }

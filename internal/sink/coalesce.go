@@ -20,24 +20,22 @@ const (
 
 // gathered is what has come for a sensor since its document was written.
 type gathered struct {
-	since    time.Time
+	reading.Sensor
+	since    time.Time // of the first reading
 	readings int
 }
 
-func (l *latest) gatherLocked(b *reading.Bucket) {
-	g, waits := l.waiting[b.Sensor]
-	if !waits {
+func (g *gathered) gather(b *reading.Bucket) {
+	if g.since.IsZero() {
 		g.since = time.Now()
 	}
 	g.readings += b.Count()
-	l.waiting[b.Sensor] = g
 }
 
-// dueLocked says whether the sensor's document is to be written now. What is
-// not counted, such as what could not be written before, is.
-func (l *latest) dueLocked(id string) bool {
-	g, waits := l.waiting[id]
-	return !waits || g.readings >= latestReadings || time.Since(g.since) >= latestWait
+// due says whether the sensor's document is to be written now. What is not
+// counted is.
+func (g *gathered) due() bool {
+	return g.readings == 0 || g.readings >= latestReadings || time.Since(g.since) >= latestWait
 }
 
 // few says whether so few sensors have sent anything that all are written.

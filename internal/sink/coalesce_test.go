@@ -114,8 +114,8 @@ func TestADocumentThatCouldNotBeWrittenIsDueAtOnce(t *testing.T) {
 	if due := l.take(9, false); len(due) != 1 {
 		t.Errorf("due again: %+v, want the one that was given back", due)
 	}
-	if rest := l.take(9, true); len(rest) != 1 || len(l.waiting) != 0 {
-		t.Errorf("left: %+v, %v", rest, l.waiting)
+	if rest := l.take(9, true); len(rest) != 1 || len(l.dirty) != 0 {
+		t.Errorf("left: %+v, %v", rest, l.dirty)
 	}
 	var errs []error
 	for range latestReadings {

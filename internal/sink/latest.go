@@ -16,19 +16,20 @@ const (
 )
 
 // latest gathers the newest points of the sensors between two writes of their
-// documents. It holds what has changed since, not the whole fleet.
+// documents. It holds what has changed since, and of the rest of the fleet
+// only that its documents exist.
 type latest struct {
 	keep int
 
 	mu    sync.Mutex
-	dirty map[string]*reading.Sensor
-	known map[string]struct{} // sensors whose document exists
-
-	waiting map[string]gathered // of those in dirty
+	dirty map[string]*gathered
+	// known are the sensors whose document exists. One that is taken for
+	// another has its document written a little later than it should.
+	known reading.IDs
 }
 
 func newLatest(keep int) *latest {
-	return &latest{keep: keep, dirty: map[string]*reading.Sensor{}, known: map[string]struct{}{}, waiting: map[string]gathered{}}
+	return &latest{keep: keep, dirty: map[string]*gathered{}}
 }
 
 // note takes over the newest points of buckets that are stored, and returns
@@ -36,56 +37,70 @@ func newLatest(keep int) *latest {
 func (l *latest) note(buckets []*reading.Bucket) (fresh []reading.Sensor) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var names map[string]bool
+	var places map[string]int // in fresh
 	for _, b := range buckets {
 		if b.Count() == 0 {
 			continue
 		}
-		s := l.dirty[b.Sensor]
-		points := newestOf(b, max(l.keep, 1))
-		first, last := b.Start+int64(slices.Min(b.Offsets)), points[0].Time
-		if s == nil {
-			s = &reading.Sensor{ID: b.Sensor}
-			l.dirty[b.Sensor] = s
-		}
-		if s.Metrics == nil {
-			s.FirstSeen, s.LastSeen, s.Metrics = first, last, make(map[string][]reading.Point, 2)
-		}
-		s.FirstSeen, s.LastSeen = min(s.FirstSeen, first), max(s.LastSeen, last)
-		s.Metrics[b.Metric] = reading.MergeLatest(s.Metrics[b.Metric], points, max(l.keep, 1))
-		l.gatherLocked(b)
-		if _, ok := l.known[b.Sensor]; !ok {
-			if names == nil {
-				names = map[string]bool{}
+		if l.known.Has(b.Sensor) {
+			g := l.dirty[b.Sensor]
+			if g == nil {
+				g = &gathered{Sensor: reading.Sensor{ID: b.Sensor}}
+				l.dirty[b.Sensor] = g
 			}
-			names[b.Sensor] = true
+			l.add(&g.Sensor, b)
+			g.gather(b)
+			continue
 		}
-	}
-	for name := range names {
-		fresh = append(fresh, *l.dirty[name])
-		delete(l.dirty, name)
-		delete(l.waiting, name)
+		place, met := places[b.Sensor]
+		if !met {
+			s := reading.Sensor{ID: b.Sensor}
+			if g := l.dirty[b.Sensor]; g != nil { // what is known of its outliers
+				s = g.Sensor
+				delete(l.dirty, b.Sensor)
+			}
+			if places == nil {
+				places = make(map[string]int, len(buckets))
+			}
+			place = len(fresh)
+			fresh, places[b.Sensor] = append(fresh, s), place
+		}
+		l.add(&fresh[place], b)
 	}
 	return fresh
+}
+
+// add takes over the newest points of a bucket.
+func (l *latest) add(s *reading.Sensor, b *reading.Bucket) {
+	points := newestOf(b, max(l.keep, 1))
+	first, last := b.Start+int64(slices.Min(b.Offsets)), points[0].Time
+	if s.Metrics == nil {
+		s.FirstSeen, s.LastSeen, s.Metrics = first, last, make(map[string][]reading.Point, 1)
+	}
+	s.FirstSeen, s.LastSeen = min(s.FirstSeen, first), max(s.LastSeen, last)
+	if have := s.Metrics[b.Metric]; len(have) > 0 {
+		points = reading.MergeLatest(have, points, max(l.keep, 1))
+	}
+	s.Metrics[b.Metric] = points
 }
 
 // outlier notes that a bucket is one.
 func (l *latest) outlier(o Outlier) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s := l.dirty[o.Sensor]
-	if s == nil {
-		s = &reading.Sensor{ID: o.Sensor, FirstSeen: o.Start, LastSeen: o.Start}
-		l.dirty[o.Sensor] = s
+	g := l.dirty[o.Sensor]
+	if g == nil {
+		g = &gathered{Sensor: reading.Sensor{ID: o.Sensor, FirstSeen: o.Start, LastSeen: o.Start}}
+		l.dirty[o.Sensor] = g
 	}
-	s.OutlierUntil = max(s.OutlierUntil, o.Until)
+	g.OutlierUntil = max(g.OutlierUntil, o.Until)
 }
 
 // know says that the document of a sensor exists.
 func (l *latest) know(id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.known[id] = struct{}{}
+	l.known.Add(id)
 }
 
 // introduced says that the documents of these sensors exist now.
@@ -93,7 +108,7 @@ func (l *latest) introduced(sensors []reading.Sensor) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, s := range sensors {
-		l.known[s.ID] = struct{}{}
+		l.known.Add(s.ID)
 	}
 }
 
@@ -101,7 +116,7 @@ func (l *latest) introduced(sensors []reading.Sensor) {
 func (l *latest) forget(id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.known, id)
+	l.known.Remove(id)
 }
 
 // take removes up to n sensors that have changed, all or those that are due.
@@ -109,16 +124,15 @@ func (l *latest) take(n int, all bool) []reading.Sensor {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var out []reading.Sensor
-	for id, s := range l.dirty {
+	for id, g := range l.dirty {
 		if len(out) == n {
 			break
 		}
-		if !all && !l.dueLocked(id) {
+		if !all && !g.due() {
 			continue
 		}
-		out = append(out, *s)
+		out = append(out, g.Sensor)
 		delete(l.dirty, id)
-		delete(l.waiting, id)
 	}
 	return out
 }
@@ -128,12 +142,14 @@ func (l *latest) giveBack(sensors []reading.Sensor) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, s := range sensors {
-		if have := l.dirty[s.ID]; have != nil {
-			have.Merge(s, max(l.keep, 1))
+		g := l.dirty[s.ID]
+		if g == nil {
+			g = &gathered{Sensor: s}
+			l.dirty[s.ID] = g
 		} else {
-			l.dirty[s.ID] = &s
+			g.Merge(s, max(l.keep, 1))
 		}
-		l.waiting[s.ID] = gathered{readings: latestReadings} // it has waited
+		g.readings += latestReadings // it has waited
 	}
 }
 
