@@ -29,6 +29,10 @@ type Config struct {
 	Log         *slog.Logger
 }
 
+// silence is how long a broker may say nothing: paho asks it at least every
+// KeepAlive.
+func (c *Config) silence() time.Duration { return c.KeepAlive + pingTimeout }
+
 func (c *Config) check() error {
 	switch {
 	case len(c.URLs) == 0:

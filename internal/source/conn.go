@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/url"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,8 +19,8 @@ import (
 	"golang.org/x/net/proxy"
 )
 
-// conn is a connection to a broker as paho sees it, with three differences
-// that paho leaves no other place for.
+// conn is a connection to a broker as paho sees it, with four differences that
+// paho leaves no other place for.
 //
 // It reads ahead: paho reads each packet in three pieces, each a system call.
 //
@@ -31,10 +32,18 @@ import (
 //
 // It cuts a PUBLISH that is longer than the limit, so that a payload of 10 MB
 // is refused without ever being in memory.
+//
+// It knows a broker that has gone by its silence. paho asks it with a ping and
+// waits for the answer, but in a flood the ping is behind the acks: Mosquitto
+// takes one packet from each client in turn, so with four busy publishers it
+// reads an ack for every four messages that it sends, and a million of them can
+// be under way. A connection that was given up for that would begin again with
+// all of these messages.
 type conn struct {
 	net.Conn
 	frames  *frames
-	attempt func() bool // ends the hold that the attempt to connect has on it
+	silence time.Duration // after which the broker has gone
+	attempt func() bool   // ends the hold that the attempt to connect has on it
 
 	open atomic.Int64 // messages taken of it and not acknowledged
 
@@ -43,7 +52,9 @@ type conn struct {
 	spare  []byte // for its memory
 	err    error
 	closed bool
+	joined bool          // the attempt to connect, which has a deadline of its own, is over
 	wake   chan struct{} // there is something to write, or closed
+	less   sync.Cond     // there is less to write, or closed, or broken
 	idle   chan struct{} // closed when the writer has ended
 	end    chan struct{} // closed when there is nothing more to read
 	ending sync.Once
@@ -55,13 +66,17 @@ type conn struct {
 const (
 	writeTimeout = 30 * time.Second
 	goodbye      = time.Second // for the broker to close its side
-	// writeAhead bounds what gathers behind a write that hangs.
+	// writeAhead bounds what gathers behind a write: while it is more, nothing
+	// is read. What comes on top are the acks of messages that were read before,
+	// whose number has a bound too.
 	writeAhead = 1 << 20
 )
 
 // newConn wraps nc. The writer that it starts ends with Close.
-func newConn(nc net.Conn, limit int) *conn {
-	c := &conn{Conn: nc, frames: &frames{r: bufio.NewReaderSize(nc, 64<<10), limit: limit}, wake: make(chan struct{}, 1), idle: make(chan struct{}), end: make(chan struct{})}
+func newConn(nc net.Conn, limit int, silence time.Duration) *conn {
+	c := &conn{Conn: nc, silence: silence, wake: make(chan struct{}, 1), idle: make(chan struct{}), end: make(chan struct{})}
+	c.less.L = &c.mu
+	c.frames = &frames{r: bufio.NewReaderSize(patient{c}, 64<<10), limit: limit}
 	go c.writer()
 	return c
 }
@@ -116,16 +131,33 @@ func (c *conn) took() { c.open.Add(1) }
 
 func (c *conn) unacked() int64 { return c.open.Load() }
 
+// patient reads from the connection what there is, unless too much waits to be
+// written.
+type patient struct{ *conn }
+
+func (p patient) Read(b []byte) (int, error) {
+	c := p.conn
+	c.mu.Lock()
+	for len(c.buf) > writeAhead && c.err == nil && !c.closed {
+		c.less.Wait()
+	}
+	if c.err == nil && c.joined && !c.closed { // else it has been set to end this
+		_ = c.Conn.SetReadDeadline(time.Now().Add(c.silence))
+	}
+	c.mu.Unlock()
+	n, err := c.Conn.Read(b)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = fmt.Errorf("broker has been silent for %v: %w", c.silence, err)
+	}
+	return n, err
+}
+
 func (c *conn) addLocked(p ...byte) error {
 	switch {
 	case c.err != nil:
 		return c.err
 	case c.closed:
 		return net.ErrClosed
-	case len(c.buf)+len(p) > writeAhead:
-		c.err = fmt.Errorf("broker does not read: %d bytes wait to be written", len(c.buf))
-		_ = c.Conn.SetReadDeadline(time.Unix(1, 0))
-		return c.err
 	}
 	c.buf = append(c.buf, p...)
 	c.signal()
@@ -154,6 +186,7 @@ func (c *conn) writer() {
 				break
 			}
 			c.buf = c.spare[:0]
+			c.less.Signal()
 			c.mu.Unlock()
 			_ = c.Conn.SetWriteDeadline(time.Now().Add(writeTimeout)) // fails with the write that follows
 			_, err := c.Conn.Write(out)
@@ -162,6 +195,7 @@ func (c *conn) writer() {
 			if err != nil {
 				c.err = err
 				_ = c.Conn.SetReadDeadline(time.Unix(1, 0)) // wakes the reader, which reports it
+				c.less.Signal()
 			}
 			c.mu.Unlock()
 		}
@@ -182,6 +216,7 @@ func (c *conn) close() error {
 	c.mu.Lock()
 	c.closed = true
 	c.signal()
+	c.less.Signal()
 	c.mu.Unlock()
 	select {
 	case <-c.idle:
@@ -196,8 +231,14 @@ func (c *conn) close() error {
 	return c.Conn.Close()
 }
 
-// SetDeadline concerns reading alone: writes have their own.
-func (c *conn) SetDeadline(t time.Time) error { return c.Conn.SetReadDeadline(t) }
+// SetDeadline is that of an attempt to connect, and none when it is over. It
+// concerns reading alone: writes have their own.
+func (c *conn) SetDeadline(t time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.joined = t.IsZero()
+	return c.Conn.SetReadDeadline(t)
+}
 
 // SetWriteDeadline does nothing: writes have their own.
 func (c *conn) SetWriteDeadline(time.Time) error { return nil }
@@ -281,6 +322,7 @@ type dialer struct {
 	tls     *tls.Config
 	timeout time.Duration
 	limit   int // bytes of a PUBLISH that are read
+	silence time.Duration
 	opened  func(*conn)
 }
 
@@ -292,7 +334,7 @@ func (d dialer) open(u *url.URL, o mqtt.ClientOptions) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := newConn(nc, d.limit)
+	c := newConn(nc, d.limit, d.silence)
 	// paho's wait for the CONNACK knows no context: end it with the attempt.
 	c.attempt = context.AfterFunc(d.ctx, func() { _ = nc.Close() })
 	d.opened(c)

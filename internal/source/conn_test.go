@@ -7,8 +7,10 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"strings"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
 	"time"
 )
 
@@ -80,7 +82,7 @@ func FuzzFrames(f *testing.F) {
 func pipe(t *testing.T) (*conn, net.Conn) {
 	t.Helper()
 	a, b := net.Pipe()
-	c := newConn(a, 1000)
+	c := newConn(a, 1000, time.Minute)
 	t.Cleanup(func() { b.Close(); c.Close() })
 	return c, b
 }
@@ -117,21 +119,72 @@ func TestALateAckDoesNothing(t *testing.T) {
 	}
 }
 
-// A broker that doesn't read must not make our memory grow.
-func TestWhatWaitsToBeWrittenIsBounded(t *testing.T) {
-	c, _ := pipe(t)
-	for range writeAhead {
+// A broker that does not read its acks is sent none of the messages that would
+// make more of them, and keeps its connection: Mosquitto is just that slow.
+func TestNothingIsReadWhileTooMuchWaitsToBeWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, peer := pipe(t)
 		c.Ack(1, 1)
-	}
-	c.mu.Lock()
-	n := len(c.buf)
-	c.mu.Unlock()
-	if n > writeAhead {
-		t.Errorf("%d bytes wait", n)
-	}
-	if _, err := c.Write([]byte{0xc0, 0}); err == nil {
-		t.Error("no error although the broker doesn't read")
-	}
+		synctest.Wait() // the writer hangs with it
+		for range writeAhead/4 + 1 {
+			c.Ack(1, 1)
+		}
+		go func() { _, _ = peer.Write([]byte{0xd0, 0}) }()
+		got := make(chan error, 1)
+		go func() { _, err := io.ReadFull(c, make([]byte, 2)); got <- err }()
+		synctest.Wait()
+		select {
+		case err := <-got:
+			t.Fatalf("it was read, with error %v", err)
+		default:
+		}
+		if _, err := io.CopyN(io.Discard, peer, writeAhead/2); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-got; err != nil {
+			t.Errorf("when the broker had read: %v", err)
+		}
+	})
+}
+
+// A wait for the broker to read ends when the connection does.
+func TestACloseEndsTheWaitForTheBroker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := pipe(t)
+		c.Ack(1, 1)
+		synctest.Wait()
+		for range writeAhead/4 + 1 {
+			c.Ack(1, 1)
+		}
+		got := make(chan error, 1)
+		go func() { _, err := c.Read(make([]byte, 2)); got <- err }()
+		synctest.Wait()
+		_ = c.Close()
+		if err := <-got; err == nil {
+			t.Error("a closed connection was read")
+		}
+	})
+}
+
+// paho asks a silent broker how it is, so longer silence means that it has gone.
+func TestASilentBrokerHasGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, peer := pipe(t)
+		if err := c.SetDeadline(time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+		begun := time.Now()
+		go func() {
+			time.Sleep(59 * time.Second)
+			_, _ = peer.Write([]byte{0xd0, 0})
+		}()
+		if _, err := io.ReadFull(c, make([]byte, 2)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Read(make([]byte, 2)); err == nil || !strings.Contains(err.Error(), "silent for 1m0s") || time.Since(begun) != 119*time.Second {
+			t.Errorf("error %v after %v", err, time.Since(begun))
+		}
+	})
 }
 
 func TestABrokenWriteIsReported(t *testing.T) {
@@ -165,7 +218,7 @@ func TestASecondCloseWaitsForTheFirst(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := newConn(nc, 100)
+	c := newConn(nc, 100, time.Minute)
 	go func() {
 		for buf := make([]byte, 100); ; {
 			if _, err := c.Read(buf); err != nil {

@@ -50,7 +50,7 @@ func Probe(ctx context.Context, cfg Config) (Probed, error) {
 			default:
 			}
 		}).
-		SetCustomOpenConnectionFn(dialer{ctx: ctx, tls: cfg.TLS, timeout: connectTimeout, limit: cfg.MaxPacket, opened: opened}.open)
+		SetCustomOpenConnectionFn(dialer{ctx: ctx, tls: cfg.TLS, timeout: connectTimeout, limit: cfg.MaxPacket, silence: cfg.silence(), opened: opened}.open)
 	client := mqtt.NewClient(o)
 	begun := time.Now()
 	token := client.Connect()

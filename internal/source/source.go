@@ -77,8 +77,11 @@ func (s *Source) Remember(hash uint64, stamp int64) { s.in.remember(hash, stamp)
 
 const (
 	connectTimeout = 10 * time.Second
-	pingTimeout    = 10 * time.Second
-	subackTimeout  = 30 * time.Second
+	// pingTimeout is how long the broker may take to answer a ping. It is conn
+	// that waits for it, so paho must not.
+	pingTimeout   = 20 * time.Second
+	neverTimeout  = 1000 * time.Hour
+	subackTimeout = 30 * time.Second
 	// A connection that lived this long was a good one: the next attempt
 	// follows at once.
 	goodLife     = 30 * time.Second
@@ -173,7 +176,7 @@ func (s *Source) options(ctx context.Context, l *link) *mqtt.ClientOptions {
 		SetAutoAckDisabled(true).
 		SetAutoReconnect(false).
 		SetStore(noStore{}).
-		SetConnectTimeout(connectTimeout).SetKeepAlive(s.cfg.KeepAlive).SetPingTimeout(pingTimeout).
+		SetConnectTimeout(connectTimeout).SetKeepAlive(s.cfg.KeepAlive).SetPingTimeout(neverTimeout).
 		SetConnectionLostHandler(func(_ mqtt.Client, err error) { l.end(err) }).
 		// The handler must be there before the connection: a persistent session
 		// delivers its backlog at once, and what has no handler is never acked.
@@ -181,7 +184,7 @@ func (s *Source) options(ctx context.Context, l *link) *mqtt.ClientOptions {
 	for _, u := range s.cfg.URLs {
 		o.AddBroker(u.String())
 	}
-	d := dialer{ctx: ctx, tls: s.cfg.TLS, timeout: connectTimeout, limit: s.cfg.MaxPacket, opened: func(c *conn) { l.conn = c }}
+	d := dialer{ctx: ctx, tls: s.cfg.TLS, timeout: connectTimeout, limit: s.cfg.MaxPacket, silence: s.cfg.silence(), opened: func(c *conn) { l.conn = c }}
 	o.SetCustomOpenConnectionFn(d.open)
 	return o
 }
