@@ -15,8 +15,8 @@ var arrows = map[string][]string{
 	"internal/source":   {"internal/decode", "internal/reading"},
 	"internal/journal":  {"internal/reading"},
 	"internal/bucketer": {"internal/reading"},
-	"internal/sink":     {"internal/reading", "internal/mongodb"},
-	"internal/query":    {"internal/reading", "internal/mongodb", "internal/manifest"},
+	"internal/sink":     {"internal/reading", "internal/mongodb", "internal/sqlite"},
+	"internal/query":    {"internal/reading", "internal/mongodb", "internal/sqlite", "internal/manifest"},
 	"internal/doctor":   {"internal/reading", "internal/query"}, // it judges what query found
 	"internal/rebuild":  {"internal/reading"},
 	"internal/history":  {"internal/reading", "internal/decode"},
@@ -27,6 +27,7 @@ var arrows = map[string][]string{
 	"internal/fleet":    {"internal/reading", "internal/manifest"},
 	"internal/manifest": {"internal/reading"},
 	"internal/mongodb":  {"internal/reading"}, // what the writing and the reading side share of one technology
+	"internal/sqlite":   {},                   // the same
 	"internal/arch":     {},
 }
 

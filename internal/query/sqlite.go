@@ -26,6 +26,10 @@ const (
 	// over several metrics steps through one for each of them.
 	sqliteIdle = 8
 
+	// sqliteCache holds the pages of a day of a series, each of whose buckets
+	// lies on a page of its own.
+	sqliteCache = "PRAGMA cache_size = -8192"
+
 	sqliteBusy = 5 * time.Second
 )
 
@@ -90,6 +94,9 @@ func (s *SQLite) connect() (*sqliteConn, error) {
 // check refuses a file that this program does not know how to read.
 func (c *sqliteConn) check() error {
 	if err := c.BusyTimeout(sqliteBusy); err != nil {
+		return err
+	}
+	if err := c.Exec(sqliteCache); err != nil {
 		return err
 	}
 	version := 0

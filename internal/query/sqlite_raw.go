@@ -7,6 +7,7 @@ import (
 	"github.com/ncruces/go-sqlite3"
 
 	"gudang/internal/reading"
+	"gudang/internal/sqlite"
 )
 
 const (
@@ -103,21 +104,10 @@ func readRecord(st *sqlite3.Stmt, k reading.Key) reading.Record {
 	if r.Outlier && st.ColumnType(6) == sqlite3.NULL {
 		return r
 	}
-	whole := eachNumber(st.ColumnRawText(6), func(text []byte) bool {
-		off, ok := parseOffset(text)
-		if ok {
-			r.Offsets = append(r.Offsets, off)
-		}
-		return ok
-	})
-	wholeToo := eachNumber(st.ColumnRawText(7), func(text []byte) bool {
-		v, ok := parseValue(text)
-		if ok {
-			r.Values = append(r.Values, v)
-		}
-		return ok
-	})
-	r.Damaged = !whole || !wholeToo || st.ColumnType(1) != sqlite3.INTEGER
+	var errOffsets, errValues error
+	r.Offsets, errOffsets = sqlite.ParseOffsets(nil, st.ColumnRawText(6))
+	r.Values, errValues = sqlite.ParseValues(nil, st.ColumnRawText(7))
+	r.Damaged = errOffsets != nil || errValues != nil || st.ColumnType(1) != sqlite3.INTEGER
 	return r
 }
 

@@ -1,16 +1,15 @@
 package query
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"math"
-	"strconv"
 
 	"github.com/ncruces/go-sqlite3"
 
 	"gudang/internal/reading"
+	"gudang/internal/sqlite"
 )
 
 // scanChunk is how many buckets Scan reads in one transaction. A transaction
@@ -91,42 +90,12 @@ func readArrays(st *sqlite3.Stmt, col int, offsets []int32, values []float64) ([
 	if st.ColumnType(col) == sqlite3.NULL && st.ColumnType(col+1) == sqlite3.NULL {
 		return offsets, values, nil // an outlier: its readings are elsewhere
 	}
-	ok := eachNumber(st.ColumnRawText(col), func(text []byte) bool {
-		off, ok := parseOffset(text)
-		offsets = append(offsets, off)
-		return ok
-	}) && eachNumber(st.ColumnRawText(col+1), func(text []byte) bool {
-		v, ok := parseValue(text)
-		values = append(values, v)
-		return ok
-	})
-	if !ok || len(offsets) != len(values) {
+	offsets, err := sqlite.ParseOffsets(offsets, st.ColumnRawText(col))
+	if err == nil {
+		values, err = sqlite.ParseValues(values, st.ColumnRawText(col+1))
+	}
+	if err != nil || len(offsets) != len(values) {
 		return offsets[:0], values[:0], errArrays
 	}
 	return offsets, values, nil
-}
-
-func parseOffset(text []byte) (int32, bool) {
-	n, err := strconv.ParseInt(string(text), 10, 32)
-	return int32(n), err == nil
-}
-
-// parseValue takes neither NaN nor an infinity.
-func parseValue(text []byte) (float64, bool) {
-	v, err := strconv.ParseFloat(string(text), 64)
-	return v, err == nil && v-v == 0
-}
-
-// eachNumber calls yield for each element of a flat JSON array.
-func eachNumber(text []byte, yield func(text []byte) bool) bool {
-	inner, opened := bytes.CutPrefix(text, []byte{'['})
-	inner, closed := bytes.CutSuffix(inner, []byte{']'})
-	for more := opened && closed && len(inner) > 0; more; {
-		var elem []byte
-		elem, inner, more = bytes.Cut(inner, []byte{','})
-		if !yield(bytes.TrimSpace(elem)) {
-			return false
-		}
-	}
-	return opened && closed
 }

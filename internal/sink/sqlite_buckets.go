@@ -9,6 +9,7 @@ import (
 	"github.com/ncruces/go-sqlite3"
 
 	"gudang/internal/reading"
+	"gudang/internal/sqlite"
 )
 
 const (
@@ -180,10 +181,10 @@ func (c *sqliteConn) decodeBucket(st *sqlite3.Stmt, k reading.Key) (*storedBucke
 			c.text[i] = append(c.text[i][:0], st.ColumnRawText(6+i)...)
 		}
 	}
-	if c.offsets, err = parseOffsetsJSON(c.offsets[:0], c.text[0]); err != nil {
+	if c.offsets, err = sqlite.ParseOffsets(c.offsets[:0], c.text[0]); err != nil {
 		return nil, &damagedError{"offsets: " + err.Error()}
 	}
-	if c.values, err = parseValuesJSON(c.values[:0], c.text[1]); err != nil {
+	if c.values, err = sqlite.ParseValues(c.values[:0], c.text[1]); err != nil {
 		return nil, &damagedError{"values: " + err.Error()}
 	}
 	count := st.ColumnInt64(1)
@@ -220,8 +221,8 @@ func (c *sqliteConn) extendBucket(have *storedBucket, fresh *reading.Bucket) err
 }
 
 func (c *sqliteConn) appendArrays(b *reading.Bucket) {
-	c.text[0] = append(appendOffsetsJSON(c.text[0], b.Offsets), ']')
-	c.text[1] = append(appendValuesJSON(c.text[1], b.Values), ']')
+	c.text[0] = append(sqlite.AppendOffsets(c.text[0], b.Offsets), ']')
+	c.text[1] = append(sqlite.AppendValues(c.text[1], b.Values), ']')
 }
 
 // ofTheRow says that an error is about the one row, whatever is tried with it.

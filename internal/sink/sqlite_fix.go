@@ -9,6 +9,7 @@ import (
 	"github.com/ncruces/go-sqlite3"
 
 	"gudang/internal/reading"
+	"gudang/internal/sqlite"
 )
 
 const deleteBucket = `DELETE FROM buckets WHERE rowid = ?`
@@ -65,8 +66,8 @@ func readRecord(st *sqlite3.Stmt, key reading.Key) *reading.Record {
 		return r
 	}
 	var errOffsets, errValues error
-	r.Offsets, errOffsets = parseOffsetsJSON(nil, st.ColumnRawText(6))
-	r.Values, errValues = parseValuesJSON(nil, st.ColumnRawText(7))
+	r.Offsets, errOffsets = sqlite.ParseOffsets(nil, st.ColumnRawText(6))
+	r.Values, errValues = sqlite.ParseValues(nil, st.ColumnRawText(7))
 	r.Damaged = errOffsets != nil || errValues != nil || st.ColumnType(1) != sqlite3.INTEGER
 	return r
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/ncruces/go-sqlite3"
 
 	"gudang/internal/reading"
+	"gudang/internal/sqlite"
 )
 
 const (
@@ -79,7 +80,7 @@ type pointDoc struct {
 type double float64
 
 // MarshalJSON implements json.Marshaler.
-func (d double) MarshalJSON() ([]byte, error) { return appendDoubleJSON(nil, float64(d)), nil }
+func (d double) MarshalJSON() ([]byte, error) { return sqlite.AppendDouble(nil, float64(d)), nil }
 
 func encodeMetrics(metrics map[string][]reading.Point, keep int) ([]byte, error) {
 	docs := make(map[string]metricDoc, len(metrics))

@@ -399,23 +399,3 @@ func TestSQLitePing(t *testing.T) {
 		t.Errorf("with another file: %v", err)
 	}
 }
-
-func FuzzParseArraysJSON(f *testing.F) {
-	for _, seed := range []string{"", "[", "]", "[]", "[1]", "[1,2]", "[1.5,-2e-7]", "[,]", "[1,]", "[NaN]", "[1e999]", " [1]", "[ 1 , 2 ]", `["1"]`, "[[1]]", "[0x1p4]", "[1_0]"} {
-		f.Add([]byte(seed))
-	}
-	f.Fuzz(func(t *testing.T, text []byte) {
-		if offsets, err := parseOffsetsJSON(nil, text); err == nil {
-			again, err := parseOffsetsJSON(nil, append(appendOffsetsJSON([]byte{'['}, offsets), ']'))
-			if err != nil || !slices.Equal(again, offsets) {
-				t.Errorf("offsets %v of %q read back as %v, error %v", offsets, text, again, err)
-			}
-		}
-		if values, err := parseValuesJSON(nil, text); err == nil {
-			again, err := parseValuesJSON(nil, append(appendValuesJSON([]byte{'['}, values), ']'))
-			if err != nil || !slices.Equal(again, values) {
-				t.Errorf("values %v of %q read back as %v, error %v", values, text, again, err)
-			}
-		}
-	})
-}
