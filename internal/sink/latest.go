@@ -19,7 +19,8 @@ const (
 // documents. It holds what has changed since, and of the rest of the fleet
 // only that its documents exist.
 type latest struct {
-	keep int
+	keep  int
+	begun time.Time
 
 	mu    sync.Mutex
 	dirty map[string]*gathered
@@ -29,71 +30,69 @@ type latest struct {
 }
 
 func newLatest(keep int) *latest {
-	return &latest{keep: keep, dirty: map[string]*gathered{}}
+	return &latest{keep: keep, begun: time.Now(), dirty: map[string]*gathered{}}
 }
+
+// now is how long it has been there in ms, at least 1: it goes on evenly,
+// whatever becomes of the time of day.
+func (l *latest) now() int64 { return time.Since(l.begun).Milliseconds() + 1 }
 
 // note takes over the newest points of buckets that are stored, and returns
 // the sensors that are new to this process.
 func (l *latest) note(buckets []*reading.Bucket) (fresh []reading.Sensor) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var places map[string]int // in fresh
+	now := l.now()
+	var news []gathered
+	var places map[string]int // in news
 	for _, b := range buckets {
 		if b.Count() == 0 {
 			continue
 		}
 		if l.known.Has(b.Sensor) {
-			g := l.dirty[b.Sensor]
-			if g == nil {
-				g = &gathered{Sensor: reading.Sensor{ID: b.Sensor}}
-				l.dirty[b.Sensor] = g
-			}
-			l.add(&g.Sensor, b)
-			g.gather(b)
+			l.getLocked(b.Sensor).add(b, l.keep, now)
 			continue
 		}
 		place, met := places[b.Sensor]
 		if !met {
-			s := reading.Sensor{ID: b.Sensor}
-			if g := l.dirty[b.Sensor]; g != nil { // what is known of its outliers
-				s = g.Sensor
+			g := gathered{id: b.Sensor}
+			if have := l.dirty[b.Sensor]; have != nil { // what is known of its outliers
+				g = *have
 				delete(l.dirty, b.Sensor)
 			}
 			if places == nil {
 				places = make(map[string]int, len(buckets))
 			}
-			place = len(fresh)
-			fresh, places[b.Sensor] = append(fresh, s), place
+			place = len(news)
+			news, places[b.Sensor] = append(news, g), place
 		}
-		l.add(&fresh[place], b)
+		news[place].add(b, l.keep, now)
+	}
+	for i := range news {
+		fresh = append(fresh, news[i].sensor())
 	}
 	return fresh
 }
 
-// add takes over the newest points of a bucket.
-func (l *latest) add(s *reading.Sensor, b *reading.Bucket) {
-	points := newestOf(b, max(l.keep, 1))
-	first, last := b.Start+int64(slices.Min(b.Offsets)), points[0].Time
-	if s.Metrics == nil {
-		s.FirstSeen, s.LastSeen, s.Metrics = first, last, make(map[string][]reading.Point, 1)
+// getLocked is what has come for a sensor.
+func (l *latest) getLocked(id string) *gathered {
+	g := l.dirty[id]
+	if g == nil {
+		g = &gathered{id: id}
+		l.dirty[id] = g
 	}
-	s.FirstSeen, s.LastSeen = min(s.FirstSeen, first), max(s.LastSeen, last)
-	if have := s.Metrics[b.Metric]; len(have) > 0 {
-		points = reading.MergeLatest(have, points, max(l.keep, 1))
-	}
-	s.Metrics[b.Metric] = points
+	return g
 }
 
 // outlier notes that a bucket is one.
 func (l *latest) outlier(o Outlier) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	g := l.dirty[o.Sensor]
-	if g == nil {
-		g = &gathered{Sensor: reading.Sensor{ID: o.Sensor, FirstSeen: o.Start, LastSeen: o.Start}}
-		l.dirty[o.Sensor] = g
+	g := l.getLocked(o.Sensor)
+	if len(g.metrics) == 0 && g.until == 0 {
+		g.first, g.last = o.Start, o.Start
 	}
-	g.OutlierUntil = max(g.OutlierUntil, o.Until)
+	g.until = max(g.until, o.Until)
 }
 
 // know says that the document of a sensor exists.
@@ -124,14 +123,15 @@ func (l *latest) take(n int, all bool) []reading.Sensor {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var out []reading.Sensor
+	now := l.now()
 	for id, g := range l.dirty {
 		if len(out) == n {
 			break
 		}
-		if !all && !g.due() {
+		if !all && !g.due(now) {
 			continue
 		}
-		out = append(out, g.Sensor)
+		out = append(out, g.sensor())
 		delete(l.dirty, id)
 	}
 	return out
@@ -142,13 +142,14 @@ func (l *latest) giveBack(sensors []reading.Sensor) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, s := range sensors {
-		g := l.dirty[s.ID]
-		if g == nil {
-			g = &gathered{Sensor: s}
-			l.dirty[s.ID] = g
+		g := l.getLocked(s.ID)
+		both := g.sensor()
+		if len(g.metrics) == 0 && g.until == 0 {
+			both = s
 		} else {
-			g.Merge(s, max(l.keep, 1))
+			both.Merge(s, max(l.keep, 1))
 		}
+		g.set(both)
 		g.readings += latestReadings // it has waited
 	}
 }
