@@ -21,6 +21,7 @@ import (
 type bench struct {
 	ctx     context.Context
 	dir     string
+	root    string // of the module
 	program string
 	scale   int // divides the numbers of messages
 	run     int // numbers what each measurement starts

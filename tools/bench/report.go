@@ -11,12 +11,24 @@ import (
 
 // report is everything that was measured.
 type report struct {
-	bare, throughput, latency, writes, sensors []row
+	bare, throughput, latency, sensors []row
 
 	part    int
+	steady  row
+	memory  memory
 	store   []storeRow
 	stopped time.Duration
+	each    result // the embedded store with a flush each second
+	reads   []readRow
 }
+
+// readRow is what a question takes, and what it would at least.
+type readRow struct {
+	name        string
+	took, least time.Duration
+}
+
+func (r readRow) ratio() float64 { return float64(r.took) / float64(r.least) }
 
 type row struct {
 	sensors        int
@@ -74,7 +86,16 @@ func (r *report) markdown(chart string) string {
 	if chart != "" {
 		say("![throughput, and cost of a reading as the fleet and the store grow](%s)\n", chart)
 	}
-	say("### Throughput, QoS 1\n")
+	say("### What is aimed at\n")
+	say("| | aim | measured | |\n|---|---|---|---|")
+	for _, a := range r.aims() {
+		met := "met"
+		if !a.met {
+			met = "**missed**"
+		}
+		say("| %s | %s | %s | %s |", a.what, a.aim, a.measured, met)
+	}
+	say("\n### Throughput, QoS 1\n")
 	say("| sensors | journal | `FLUSH_INTERVAL` | readings/s | of the bare subscriber | CPU s / 100k | × bare | MB | store writes / reading | doubled |")
 	say("|---|---|---|---|---|---|---|---|---|---|")
 	for i, base := range r.bare {
@@ -88,11 +109,8 @@ func (r *report) markdown(chart string) string {
 	for _, l := range r.latency {
 		say("| %s | %s | %d | %d |", l.journal, l.flush, l.p50, l.p99)
 	}
-	say("\n### Store writes for each reading, 1,000 sensors that send every 10 s\n")
-	say("| `FLUSH_INTERVAL` | writes / reading |\n|---|---|")
-	for _, w := range r.writes {
-		say("| %s | %.2f |", w.flush, w.writes)
-	}
+	say("\n### 10,000 sensors that send every 10 s, `FLUSH_INTERVAL=60s`, %d minutes\n", r.memory.minutes+1)
+	say("%.3f store writes for each reading, %.2f s CPU / 100k. Memory from the second minute on: %v.", r.steady.writes, r.steady.cpu, r.memory)
 	say("\n### A reading's cost with ever more sensors\n")
 	say("| sensors | readings/s | CPU s / 100k | MB |\n|---|---|---|---|")
 	for _, s := range r.sensors {
@@ -103,9 +121,17 @@ func (r *report) markdown(chart string) string {
 	for _, s := range r.store {
 		say("| %s | %.0f | %.2f | %.0f | %.0f |", thousands(s.readings), s.rate, s.cpu, s.megabytes, s.peakMB)
 	}
-	say("\nA stop with that store took %v.", r.stopped.Round(10*time.Millisecond))
+	say("\nA stop with that store took %v. With a flush each second: %.0f readings/s, %.2f s CPU / 100k.", r.stopped.Round(10*time.Millisecond), r.each.rate, r.each.cpu)
+	say("\n### Reading\n")
+	say("| question | ms | at least | ratio |\n|---|---|---|---|")
+	for _, q := range r.reads {
+		say("| %s | %.1f | %.1f | %.2f |", q.name, ms(q.took), ms(q.least), q.ratio())
+	}
+	say("\nAt least: a bare SELECT of the same rows; fetching the documents that the answer needs, one by one.")
 	return b.String()
 }
+
+func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 func thousands(n int) string {
 	text := fmt.Sprint(n)
