@@ -128,7 +128,18 @@ func loadConfig(environ []string) (*config, error) {
 	if err != nil {
 		return nil, err
 	}
+	if vars["FLUSH_READINGS"] == "" && c.Journal == "on" {
+		c.FlushReadings = flushReadings(c.FlushInterval)
+	}
 	return c, c.check()
+}
+
+// flushReadings is how many readings do not wait any longer, if nothing else is
+// said: with the journal behind it a flush may be as large as the interval is
+// meant to make it, or 60s would be some seconds in a fleet of ten thousand.
+func flushReadings(interval time.Duration) int {
+	const each, most = 10_000, 100_000 // some 40 MB of buckets in memory
+	return min(max(each, int(interval.Seconds()*each)), most)
 }
 
 // wanted says what a setting of a type has to be.

@@ -11,6 +11,27 @@ import (
 	"time"
 )
 
+func TestAFlushIsAsLargeAsItsIntervalIsMeantToMakeIt(t *testing.T) {
+	for _, c := range []struct {
+		environ []string
+		want    int
+	}{
+		{nil, 10_000},
+		{[]string{"FLUSH_INTERVAL=100ms"}, 10_000},
+		{[]string{"FLUSH_INTERVAL=2s"}, 20_000},
+		{[]string{"FLUSH_INTERVAL=60s"}, 100_000},
+		{[]string{"FLUSH_INTERVAL=10m"}, 100_000},
+		{[]string{"FLUSH_INTERVAL=60s", "FLUSH_READINGS=10000"}, 10_000},
+		{[]string{"FLUSH_INTERVAL=60s", "FLUSH_READINGS=500000"}, 500_000},
+		{[]string{"FLUSH_INTERVAL=60s", "JOURNAL=off"}, 10_000}, // the broker waits for its acks
+	} {
+		cfg, err := loadConfig(c.environ)
+		if err != nil || cfg.FlushReadings != c.want {
+			t.Errorf("%v: %+v, error %v, want %d", c.environ, cfg, err, c.want)
+		}
+	}
+}
+
 func TestSettingsHaveTheDefaultsOfTheContract(t *testing.T) {
 	c, err := loadConfig(nil)
 	if err != nil {

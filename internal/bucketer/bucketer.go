@@ -47,9 +47,10 @@ const (
 	// straggle is how long after the end of a span its last readings may take
 	// to arrive.
 	straggle = time.Second
-	// gatherAhead bounds what is gathered while a flush is under way, in
-	// multiples of FlushReadings.
+	// gatherAhead and aheadMost bound what is gathered while a flush is under
+	// way: so many times FlushReadings, or so much more than that.
 	gatherAhead = 10
+	aheadMost   = 100_000
 )
 
 // Bucketer is the stage between the intake and the sink. One flush is under
@@ -102,7 +103,7 @@ func (b *Bucketer) Run(ctx context.Context) error {
 	defer sweep.Stop()
 	for {
 		ready := b.intake.Ready()
-		if !more || b.gather.readings >= gatherAhead*b.cfg.FlushReadings {
+		if !more || b.gather.readings >= min(gatherAhead*b.cfg.FlushReadings, b.cfg.FlushReadings+aheadMost) {
 			ready = nil
 		}
 		select {
