@@ -3,6 +3,7 @@ package mongodb
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -65,7 +66,7 @@ func (c *Client) Insert(ctx context.Context, db *mongo.Database, collection stri
 	for i, d := range docs {
 		cmd = append(AppendIndex(cmd, bson.TypeEmbeddedDocument, i), d...)
 	}
-	return run(ctx, db, End(End(cmd, array), doc))
+	return run(ctx, db, End(End(cmd, array), doc), len(docs))
 }
 
 // Update is the same for n updates of one document each. Statement appends the
@@ -78,7 +79,7 @@ func (c *Client) Update(ctx context.Context, db *mongo.Database, collection stri
 		cmd, at = Begin(AppendIndex(cmd, bson.TypeEmbeddedDocument, i))
 		cmd = End(statement(cmd, i), at)
 	}
-	return run(ctx, db, End(End(cmd, array), doc))
+	return run(ctx, db, End(End(cmd, array), doc), n)
 }
 
 func (c *Client) begin(command, collection string, size int) ([]byte, int) {
@@ -100,7 +101,8 @@ func concernDocument(wc *writeconcern.WriteConcern) (bson.Raw, error) {
 	return bson.Marshal(doc)
 }
 
-func run(ctx context.Context, db *mongo.Database, cmd bson.Raw) (Answer, error) {
+// run runs a command that writes so many documents.
+func run(ctx context.Context, db *mongo.Database, cmd bson.Raw, documents int) (Answer, error) {
 	reply, err := db.RunCommand(ctx, cmd).Raw()
 	var fault mongo.WriteException
 	if errors.As(err, &fault) {
@@ -110,5 +112,7 @@ func run(ctx context.Context, db *mongo.Database, cmd bson.Raw) (Answer, error) 
 		return Answer{}, err
 	}
 	n, _ := Integer(reply.Lookup("n"))
+	// A document that was not sent: whoever counts what was answered will notice.
+	fault.WriteErrors = slices.DeleteFunc(fault.WriteErrors, func(e mongo.WriteError) bool { return e.Index < 0 || e.Index >= documents })
 	return Answer{N: int(n), Errors: fault.WriteErrors, Concern: fault.WriteConcernError}, nil
 }

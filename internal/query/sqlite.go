@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/ncruces/go-sqlite3"
@@ -39,15 +40,19 @@ type SQLite struct {
 	path string
 	span reading.Span
 
-	// conns holds a connection for each query that may run; nil stands for
-	// one that is not open yet, or whose file was not there yet.
-	conns chan *sqliteConn
+	turns chan struct{} // one for each query that may run
+
+	mu sync.Mutex
+	// idle are the connections that no query has. The last one to come back is
+	// the first to go: its pages are still in its cache, and in the processor's.
+	idle []*sqliteConn
 }
 
 // sqliteConn is a connection that reads, and the statements that it keeps.
 type sqliteConn struct {
 	*sqlite3.Conn
-	idle map[string][]*sqlite3.Stmt
+	idle  map[string][]*sqlite3.Stmt
+	taken []takenPoint // for its memory
 }
 
 // OpenSQLite makes a reader of the embedded store in dir. Before the service
@@ -59,9 +64,9 @@ func OpenSQLite(dir string, span reading.Span) (*SQLite, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the embedded store in %q: %w", dir, err)
 	}
-	s := &SQLite{path: path, span: span, conns: make(chan *sqliteConn, sqliteConns)}
+	s := &SQLite{path: path, span: span, turns: make(chan struct{}, sqliteConns)}
 	for range sqliteConns {
-		s.conns <- nil
+		s.turns <- struct{}{}
 	}
 	// What can be known to be wrong with the file is said at once.
 	if err := s.Ping(context.Background()); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -129,24 +134,20 @@ func (s *SQLite) readNow(ctx context.Context, do func(c *sqliteConn) error) (err
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	var c *sqliteConn
 	select {
-	case have, open := <-s.conns:
+	case _, open := <-s.turns:
 		if !open {
 			return errors.New("the embedded store is closed")
 		}
-		c = have
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	defer func() { s.conns <- c }()
-	if c == nil {
-		opened, err := s.connect()
-		if err != nil {
-			return err
-		}
-		c = opened
+	defer func() { s.turns <- struct{}{} }()
+	c, err := s.get()
+	if err != nil {
+		return err
 	}
+	defer s.put(c)
 	c.SetInterrupt(ctx)
 	err = c.Exec("BEGIN")
 	if err == nil {
@@ -160,6 +161,24 @@ func (s *SQLite) readNow(ctx context.Context, do func(c *sqliteConn) error) (err
 		return ctx.Err()
 	}
 	return err
+}
+
+// get is an idle connection, or a new one.
+func (s *SQLite) get() (*sqliteConn, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := len(s.idle); n > 0 {
+		c := s.idle[n-1]
+		s.idle = s.idle[:n-1]
+		return c, nil
+	}
+	return s.connect()
+}
+
+func (s *SQLite) put(c *sqliteConn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.idle = append(s.idle, c)
 }
 
 // take is a prepared statement for a text; several may be in use at once.
@@ -229,17 +248,16 @@ func (s *SQLite) Ping(ctx context.Context) error {
 
 // Close waits for the queries that are under way.
 func (s *SQLite) Close() error {
-	var errs []error
 	for range sqliteConns {
-		c, open := <-s.conns
-		if !open {
+		if _, open := <-s.turns; !open {
 			return nil
 		}
-		if c != nil {
-			errs = append(errs, c.close())
-		}
 	}
-	close(s.conns)
+	close(s.turns)
+	var errs []error
+	for _, c := range s.idle {
+		errs = append(errs, c.close())
+	}
 	return errors.Join(errs...)
 }
 

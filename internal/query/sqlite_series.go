@@ -23,6 +23,9 @@ const (
 	selectOverflow    = `SELECT time, value FROM overflow WHERE sensorId = ? AND metric = ? AND time >= ? AND time < ? ORDER BY time LIMIT ?`
 )
 
+// keepTaken is how much room for an answer a connection keeps for the next.
+const keepTaken = 20_000
+
 var errNoLimit = errors.New("the limit must be positive")
 
 // Readings implements Store. It steps through the buckets of each metric side
@@ -69,23 +72,49 @@ func (c *sqliteConn) readings(q reading.Query, span reading.Span) ([]reading.Rea
 			return nil, err
 		}
 	}
-	var found []reading.Reading
-	for len(found) < q.Limit {
-		var next *stream
-		for _, st := range streams {
+	taken, err := merge(streams, c.taken[:0], q.Limit)
+	if err != nil {
+		return nil, err
+	}
+	found := make([]reading.Reading, len(taken))
+	for i, t := range taken {
+		found[i] = reading.Reading{Series: streams[t.stream].series, Time: t.Time, Value: t.Value}
+	}
+	if c.taken = taken; cap(taken) > keepTaken {
+		c.taken = nil
+	}
+	return found, nil
+}
+
+// takenPoint is a point of one of the streams. Without the names an answer is
+// put together in a third of the memory, which is used again.
+type takenPoint struct {
+	reading.Point
+	stream int32
+}
+
+// merge takes up to limit points of the streams in order of time.
+func merge(streams []*stream, taken []takenPoint, limit int) ([]takenPoint, error) {
+	for len(taken) < limit {
+		next := -1
+		for i, st := range streams {
 			if err := st.fill(); err != nil {
 				return nil, err
 			}
-			if len(st.ready) > 0 && (next == nil || st.ready[0].Time < next.ready[0].Time) {
-				next = st
+			if len(st.ready) > 0 && (next < 0 || st.ready[0].Time < streams[next].ready[0].Time) {
+				next = i
 			}
 		}
-		if next == nil {
+		if next < 0 {
 			break
 		}
-		found = append(found, next.pop())
+		most := 1 // another stream may have the one after it
+		if len(streams) == 1 {
+			most = limit - len(taken)
+		}
+		taken = streams[next].pop(taken, int32(next), most)
 	}
-	return found, nil
+	return taken, nil
 }
 
 // before is t less d, unless that is before all time.
@@ -140,8 +169,8 @@ type stream struct {
 
 	overflow overflowReader
 
-	ready   []reading.Reading // in order of time, within buffer
-	buffer  []reading.Reading
+	ready   []reading.Point // in order of time, within buffer
+	buffer  []reading.Point
 	offsets []int32
 	values  []float64
 }
@@ -184,13 +213,13 @@ func (s *stream) readBucket() error {
 	for i, off := range s.offsets {
 		t := s.start + int64(off)
 		if t >= s.q.From && t < s.q.Until() && s.q.After.Past(t, s.series.Metric) {
-			s.ready = append(s.ready, reading.Reading{Series: s.series, Time: t, Value: s.values[i]})
+			s.ready = append(s.ready, reading.Point{Time: t, Value: s.values[i]})
 		}
 	}
 	if waiting == 0 {
 		s.buffer = s.ready
 	}
-	byTime := func(a, b reading.Reading) int { return cmp.Compare(a.Time, b.Time) }
+	byTime := func(a, b reading.Point) int { return cmp.Compare(a.Time, b.Time) }
 	if waiting > 0 || !slices.IsSortedFunc(s.ready, byTime) {
 		slices.SortStableFunc(s.ready, byTime)
 	}
@@ -204,7 +233,7 @@ func (s *stream) readOutlier() error {
 	points, err := s.overflow(s.series, from, min(s.start+s.reach, s.q.Until()), s.q.Limit+1)
 	for _, p := range points {
 		if s.q.After.Past(p.Time, s.series.Metric) {
-			s.ready = append(s.ready, reading.Reading{Series: s.series, Time: p.Time, Value: p.Value})
+			s.ready = append(s.ready, p)
 		}
 	}
 	return err
@@ -224,17 +253,23 @@ func (c *sqliteConn) spilled(text string, s reading.Series, from, until int64, l
 	return points, err
 }
 
-// pop removes the next reading, and with it any other of its time: after a
-// change of the span one reading may have been sent again into a bucket of the
-// other span. It is the same reading.
-func (s *stream) pop() reading.Reading {
-	next := s.ready[0]
-	n := 1
-	for n < len(s.ready) && s.ready[n].Time == next.Time {
-		n++
+// pop moves points that are ready to taken: one, and those behind it that are
+// before the next bucket, up to so many. Of several of one time the first stays:
+// after a change of the span a reading may have been sent again into a bucket of
+// the other span.
+func (s *stream) pop(taken []takenPoint, stream int32, most int) []takenPoint {
+	i := 0
+	for most += len(taken); i < len(s.ready) && (i == 0 || !s.more || s.ready[i].Time < s.start); i++ {
+		if i > 0 && s.ready[i].Time == s.ready[i-1].Time {
+			continue
+		}
+		if len(taken) == most {
+			break
+		}
+		taken = append(taken, takenPoint{s.ready[i], stream})
 	}
-	s.ready = s.ready[n:]
-	return next
+	s.ready = s.ready[i:]
+	return taken
 }
 
 func damaged(series reading.Series, start int64, err error) error {

@@ -52,9 +52,7 @@ func sortAnswer(items []*item, answer mongodb.Answer, err error) error {
 		if why != nil && transient == nil {
 			transient = why
 		}
-		if e.Index >= 0 && e.Index < len(items) {
-			items[e.Index].fate, items[e.Index].detail = fate, e.Message
-		}
+		items[e.Index].fate, items[e.Index].detail = fate, e.Message
 	}
 	if answer.N+len(answer.Errors) != len(items) {
 		// Some servers stop at the first error, though they were asked not to,
