@@ -67,7 +67,17 @@ var textCases = []decodeCase{
 	{"so are underscores", "w/a/s1/pressure", "1_000", "rejected number_syntax"},
 	{"a boolean is not 1", "w/a/s1/temperature", "true", "rejected boolean"},
 	{"null is not 0", "w/a/s1/temperature", "null", "rejected invalid_value"},
-	{"a unit in the text is no number", "w/a/s1/temperature", "26.4 C", "rejected invalid_value"},
+	{"a unit behind the number is that of the metric", "w/a/s1/temperature", "26.4 C", "s1 temperature=26.4"},
+	{"and is honoured", "w/a/s1/temperature", "79.5 °F", "s1 temperature=26.388889"},
+	{"also without a blank", "w/a/s1/humidity", "45%", "s1 humidity=45"},
+	{"or with one that does not break", "w/a/s1/pressure", "1008.31 hPa", "s1 pressure=1008.31"},
+	{"also where the topic declares it", "w/a/s1/temp_f", "68.9 F", "s1 temperature=20.5"},
+	{"but not against it", "w/a/s1/temp_f", "20.5 °C", "rejected invalid_value"},
+	{"a unit of something else is none", "w/a/s1/temperature", "26.4 %", "rejected invalid_value"},
+	{"nor is a word", "w/a/s1/temperature", "26.4 warm", "rejected invalid_value"},
+	{"what has no known unit has none in the text", "w/a/s1/flow", "3 l", "rejected invalid_value"},
+	{"a comma with a unit is not guessed at", "w/a/s1/temperature", "26,4 °C", "rejected invalid_value"},
+	{"a battery in volts is a voltage", "w/a/s1/battery", "3.1 V", "s1 battery_voltage=3.1"},
 	{"thousands as the French group them", "w/a/s1/pressure", "1\u202f008,31", "rejected thousands_separator"},
 	{"as the Swiss do", "w/a/s1/pressure", "1'008", "rejected thousands_separator"},
 	{"as the Germans do", "w/a/s1/pressure", "-1.008,31", "rejected thousands_separator"},
@@ -108,6 +118,9 @@ var textCases = []decodeCase{
 }
 
 var jsonCases = []decodeCase{
+	{"units stand behind the numbers", "j/s1", `{"temperature":"26.4 °C","humidity":"45 %","pressure":"1008.31 hPa","note":"3 of 4"}`, "s1 temperature=26.4; s1 humidity=45; s1 pressure=1008.31"},
+	{"they count more than what is said of all", "j/s1", `{"TempUnit":"F","temperature":"26.4 °C"}`, "s1 temperature=26.4"},
+	{"and are of that metric or none", "j/s1", `{"temperature":"26.4 %","humidity":45}`, "!temperature invalid_value; s1 humidity=45"},
 	{"flat JSON with an id and a time", "r/x", `{"sensorId":"S-1","time":"2026-12-06T09:05:10.250Z","temperature":26.4}`, "S-1 temperature=26.4 2026-12-06T09:05:10.25"},
 	{"the topic names the sensor if the payload does not", "r/x", `{"temperature":26.4,"humidity":48}`, "x temperature=26.4; x humidity=48"},
 	{"an integer is an id", "r/x", `{"id":17,"t":26.4}`, "17 temperature=26.4"},

@@ -154,7 +154,7 @@ func (d *Decoder) readState(text []byte, f *field, sc *scope) {
 // A sensor in sc that is not resolved is the topic's.
 func (d *Decoder) readNumber(text []byte, f *field, sc *scope) {
 	text = unquote(text)
-	v, why := parseNumber(text)
+	v, unit, why := measured(text, f, nil)
 	switch {
 	case why == reading.InvalidValue && (len(text) == 0 || isStatus(text)):
 		d.noReading()
@@ -163,7 +163,7 @@ func (d *Decoder) readNumber(text []byte, f *field, sc *scope) {
 	case f.role != roleMetric && f.role != roleValue:
 		d.reject(reading.NoReading, "the topic names no metric for the number")
 	default:
-		d.add(sc, f, nil, v, why)
+		d.add(sc, f, unit, v, why)
 	}
 }
 

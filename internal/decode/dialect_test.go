@@ -104,7 +104,7 @@ var dialectCases = []struct{ name, entry, topic, payload, want string }{
 	{"of a name that only seems to say something", "homeassistant", "homeassistant/sensor/attic_absolute_humidity/state", "12.5", "attic_absolute_humidity value=12.5"},
 	{"a version", "homeassistant", "homeassistant/sensor/bridge_version/state", "2026.3.1", "ignored status"},
 	{"a time of day", "homeassistant", "homeassistant/sensor/sun_setting/state", "16:41:05", "ignored status"},
-	{"a state with its unit", "homeassistant", "homeassistant/sensor/attic_humidity/state", "46.5 %", "rejected invalid_value"},
+	{"a state with its unit", "homeassistant", "homeassistant/sensor/attic_humidity/state", "46.5 %", "attic_humidity humidity=46.5"},
 	{"of an implausible value", "homeassistant", "homeassistant/sensor/attic_humidity/state", "460", "!humidity out_of_range; rejected out_of_range"},
 	{"no state", "homeassistant", "homeassistant/sensor/attic_humidity/state", "unavailable", "ignored status"},
 	{"a state in words", "homeassistant", "homeassistant/sensor/attic_weather/state", "partly cloudy", "ignored status"},

@@ -352,7 +352,7 @@ func (d *Decoder) readScalar(n *node, f *field, sc *scope) {
 		d.add(sc, f, unit, 0, reading.NotFinite)
 	case aString:
 		text := trim(d.doc.val(n))
-		v, why := parseNumber(text)
+		v, unit, why := measured(text, f, unit)
 		switch {
 		case len(text) == 0 || why == reading.InvalidValue && isStatus(text):
 			d.addNothing(sc, f)

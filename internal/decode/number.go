@@ -1,6 +1,7 @@
 package decode
 
 import (
+	"bytes"
 	"math"
 	"strconv"
 	"strings"
@@ -32,7 +33,8 @@ func (d *Decoder) readText(text []byte) {
 		d.ignore(reading.EmptyPayload, ReasonText(reading.EmptyPayload))
 		return
 	}
-	v, why := parseNumber(text)
+	f := d.topicMetric()
+	v, unit, why := measured(text, f, nil)
 	switch {
 	case why == reading.InvalidValue && isStatus(text):
 		d.ignore(reading.StatusWord, ReasonText(reading.StatusWord))
@@ -41,13 +43,36 @@ func (d *Decoder) readText(text []byte) {
 		d.reject(why, notANumber(text, why, "the payload is neither a number nor JSON"))
 		return
 	}
-	f := d.topicMetric()
 	if f.role != roleMetric && f.role != roleValue {
 		d.reject(reading.NoReading, "the topic names no metric for the number")
 		return
 	}
 	sc := d.newScope()
-	d.add(&sc, f, nil, v, why)
+	d.add(&sc, f, unit, v, why)
+}
+
+// measured reads a number that may have its unit behind it, "26.4 °C" or "45%",
+// if that is one which f is measured in; it takes the place of a unit that was
+// said elsewhere. One that contradicts the key is none.
+func measured(text []byte, f *field, unit []byte) (float64, []byte, reading.Reason) {
+	v, why := parseNumber(text)
+	if why != reading.InvalidValue || f.unit == "" {
+		return v, unit, why
+	}
+	rest := bytes.TrimLeft(unsigned(text), "0123456789.")
+	v, ok := parseDecimal(text[:len(text)-len(rest)])
+	spelled := bytes.TrimSpace(rest)
+	if !ok || len(spelled) == 0 {
+		return 0, unit, why
+	}
+	u := findUnit(f.unit, string(spelled))
+	if u == nil && f.kind == "battery" {
+		u = findUnit("V", string(spelled))
+	}
+	if u == nil || f.declared != nil && u != f.declared {
+		return 0, unit, why
+	}
+	return v, spelled, ""
 }
 
 // parseNumber reads a decimal number as people and devices write it: sign,

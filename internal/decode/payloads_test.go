@@ -136,7 +136,7 @@ var generic = map[string]struct {
 	samples []Sample
 }{
 	auto:     {"lab/{sensor}", []Sample{{"lab/S-01", `{"suhu": "26.4", "kelembaban": 61}`}, {"lab/S-01", "26.4"}}},
-	"number": {"lab/{sensor}/{metric}=number", []Sample{{"lab/S-01/temperature", "26.4"}}},
+	"number": {"lab/{sensor}/{metric}=number", []Sample{{"lab/S-01/temperature", "26.4"}, {"lab/S-01/humidity", "61 %"}}},
 	"json": {"lab/{sensor}=json", []Sample{
 		{"lab/S-01", `{"temp": 26.4, "hum": 61, "ts": 1796547910}`},
 		{"lab/S-01", `{"temperature": {"value": 79.7, "unit": "F"}, "battery_mv": 2985}`},
@@ -247,7 +247,7 @@ func (p *payloads) metrics(ref Reference) {
 
 func (p *payloads) units(ref Reference) {
 	p.line("\n## Units")
-	p.line("\nA unit that a message declares, beside the value, in the key or for all of its kind, is converted. With one that is not in the list the value is refused (`invalid_value`), since")
+	p.line("\nA unit that a message declares, behind the number in the same text (`\"79.5 °F\"`), beside the value, in the key or for all of its kind, is converted. With one that is not in the list the value is refused (`invalid_value`), since")
 	p.line("the number alone would be wrong. Of one quantity in two units, the one that needs no conversion is stored. A `battery` in volts is a `battery_voltage`.")
 	p.table("stored in", "spellings", "converted by")
 	for _, u := range ref.Units {

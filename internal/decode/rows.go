@@ -285,6 +285,9 @@ func (r *Rows) time(text []byte) (ms int64, wrong string) {
 // number adds the reading of a cell, or why it is none.
 func (r *Rows) number(c cell, f *field, unit []byte, at reading.Reading, out *RowsResult) {
 	v, why := 0.0, reading.Reason("")
+	if c.field.role != roleValue && findUnit(f.unit, string(unit)) == nil {
+		unit = nil // of something else in the row
+	}
 	switch c.kind {
 	case aNull:
 		out.Empty++
@@ -294,7 +297,7 @@ func (r *Rows) number(c cell, f *field, unit []byte, at reading.Reading, out *Ro
 			out.Empty++
 			return
 		}
-		if v, why = parseNumber(c.text); why == reading.InvalidValue && !f.known && c.field.role == roleMetric {
+		if v, unit, why = measured(c.text, f, unit); why == reading.InvalidValue && !f.known && c.field.role == roleMetric {
 			out.Text++
 			return
 		}
@@ -304,9 +307,6 @@ func (r *Rows) number(c cell, f *field, unit []byte, at reading.Reading, out *Ro
 		why = reading.InvalidValue
 	}
 	if why == "" {
-		if c.field.role != roleValue && findUnit(f.unit, string(unit)) == nil {
-			unit = nil // of something else in the row
-		}
 		v, _, why = r.d.canonical(f, unit, v)
 	}
 	if why != "" {
