@@ -8,6 +8,9 @@ import (
 	"testing"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"gudang/internal/mongodb"
+	"gudang/internal/reading"
 )
 
 // serveMongo speaks MongoDB's protocol at the address that it returns, and has
@@ -77,5 +80,53 @@ func greeting() bson.D {
 		{Key: "maxMessageSizeBytes", Value: int32(48 << 20)},
 		{Key: "maxWriteBatchSize", Value: int32(100_000)},
 		{Key: "ok", Value: 1.0},
+	}
+}
+
+// A server that speaks of documents that it was not sent is not believed, and
+// ends nothing.
+func TestAnAnswerAboutOtherDocumentsIsNone(t *testing.T) {
+	at := int32(0)
+	addr := serveMongo(t, func(command bson.Raw) bson.D {
+		elements, _ := command.Elements()
+		switch elements[0].Key() {
+		case "update", "insert":
+			return bson.D{{Key: "ok", Value: 1}, {Key: "n", Value: 0}, {Key: "writeErrors", Value: bson.A{
+				bson.D{{Key: "index", Value: at}, {Key: "code", Value: int32(mongodb.CodeDuplicateKey)}, {Key: "errmsg", Value: "E11000"}},
+			}}}
+		case "find":
+			return bson.D{{Key: "ok", Value: 1}, {Key: "cursor", Value: bson.D{
+				{Key: "id", Value: int64(0)}, {Key: "ns", Value: "gudang.c"}, {Key: "firstBatch", Value: bson.A{}},
+			}}}
+		default:
+			return greeting()
+		}
+	})
+	m, err := OpenMongo("mongodb://"+addr, "gudang")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = m.Close() })
+	m.setup.ready = true
+	db, err := m.client.Database()
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc, err := bson.Marshal(bson.D{{Key: "_id", Value: "a"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, at = range []int32{-1, 0, 1, 99} {
+		answer, err := m.client.Insert(t.Context(), db, "c", []bson.Raw{doc})
+		if want := at == 0; err != nil || len(answer.Errors) == 1 != want {
+			t.Errorf("index %d: %+v, error %v", at, answer, err)
+		}
+		if res := m.WriteBuckets(t.Context(), []*reading.Bucket{bucket("a", 1)}); len(res.Again) != 1 || res.Err == nil {
+			t.Errorf("index %d: a bucket is written: %+v", at, res)
+		}
+		sensor := reading.Sensor{ID: "a", Metrics: map[string][]reading.Point{"t": {{Time: 1, Value: 1}}}}
+		if err := m.CreateSensors(t.Context(), []reading.Sensor{sensor}, 3); err == nil {
+			t.Errorf("index %d: a sensor is written", at)
+		}
 	}
 }
