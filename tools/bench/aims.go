@@ -46,7 +46,7 @@ func (r *report) aims() (all []aim) {
 		all = append(all, aim{"store writes for each reading at 60 s", "≤ 0.2", fmt.Sprintf("%.3f", r.steady.writes), r.steady.writes <= 0.2})
 	}
 	if r.memory.minutes > 1 {
-		all = append(all, aim{"memory in an hour more of a constant load", "no more", fmt.Sprintf("%+.1f MB of %.0f", r.memory.rssHour, r.memory.rss), r.memory.rssHour < r.memory.rss/20})
+		all = append(all, aim{"live heap after an hour more of a constant load", "no more", fmt.Sprintf("%+.1f MB (%.1f live, %.0f resident)", r.memory.liveHour, r.memory.live, r.memory.rss), r.memory.liveHour < r.memory.rss/20})
 	}
 	if n := len(r.sensors); n > 0 {
 		last := r.sensors[n-1]

@@ -101,7 +101,7 @@ func (b *bench) latency(r *report) error {
 // with a minute, as a short run would else have a large part of its first one.
 func (b *bench) steady(r *report) error {
 	const sensors = 10_000
-	s := setting{sensors: sensors, messages: sensors * max(6, 30/b.scale), rate: sensors / 10, live: true, env: []string{"JOURNAL=on", "FLUSH_INTERVAL=60s"}}
+	s := setting{sensors: sensors, messages: sensors * max(6, 48/b.scale), rate: sensors / 10, live: true, env: []string{"JOURNAL=on", "FLUSH_INTERVAL=60s"}}
 	w, err := b.newWorld(s)
 	if err != nil {
 		return err
@@ -155,11 +155,15 @@ func (m memory) String() string {
 	return fmt.Sprintf("live heap %.1f MB, %+.1f MB/h; resident %.0f MB, %+.1f MB/h", m.live, m.liveHour, m.rss, m.rssHour)
 }
 
+// warm is after how many minutes all that is used again has found its size: two
+// flushes, of which one gathers while the other is under way.
+const warm = 3
+
 // growth is the slope of a line through the averages of whole minutes: within
-// a minute memory goes up and down with the buckets. The first is left out.
+// a minute memory goes up and down with the buckets.
 func growth(all []sample, loaded time.Duration) (m memory) {
 	var live, rss []float64
-	for minute := time.Duration(1); ; minute++ {
+	for minute := time.Duration(warm); ; minute++ {
 		var sumLive, sumRSS, n float64
 		for _, s := range all {
 			if s.at < loaded && s.at/time.Minute == minute {

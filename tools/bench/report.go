@@ -109,8 +109,8 @@ func (r *report) markdown(chart string) string {
 	for _, l := range r.latency {
 		say("| %s | %s | %d | %d |", l.journal, l.flush, l.p50, l.p99)
 	}
-	say("\n### 10,000 sensors that send every 10 s, `FLUSH_INTERVAL=60s`, %d minutes\n", r.memory.minutes+1)
-	say("%.3f store writes for each reading. Memory from the second minute on: %v.", r.steady.writes, r.memory)
+	say("\n### 10,000 sensors that send every 10 s, `FLUSH_INTERVAL=60s`, %d minutes\n", r.memory.minutes+warm)
+	say("%.3f store writes for each reading. Memory once it is warm, in the last %d of them: %v.", r.steady.writes, r.memory.minutes, r.memory)
 	say("\n### A reading's cost with ever more sensors\n")
 	say("| sensors | readings/s | CPU s / 100k | MB |\n|---|---|---|---|")
 	for _, s := range r.sensors {
