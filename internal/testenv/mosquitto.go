@@ -27,8 +27,9 @@ type Broker struct {
 
 // Mosquitto starts a broker on a free port and ends it with the test. The
 // lines are added to its configuration, behind those of its listener; they
-// win over the defaults here, which are allow_anonymous true and Mosquitto's
-// own. With "persistence true" what it holds survives Stop, not Kill.
+// win over the defaults here, which are allow_anonymous true, no limit to what
+// waits for a client (1,000 messages are soon there on a busy machine, and the
+// rest is dropped) and Mosquitto's own. With "persistence true" what it holds survives Stop, not Kill.
 func Mosquitto(t testing.TB, confLines ...string) *Broker {
 	t.Helper()
 	b := &Broker{t: t, path: Need(t, "mosquitto"), Dir: t.TempDir()}
@@ -64,6 +65,7 @@ func brokerConf(port int, dir string, lines []string) []byte {
 	conf := []string{
 		fmt.Sprintf("listener %d 127.0.0.1", port),
 		"allow_anonymous true",
+		"max_queued_messages 0",
 		"persistence_location " + dir + "/",
 		"log_dest stderr",
 		// As root it would become another user, who cannot write to dir.
