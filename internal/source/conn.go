@@ -141,12 +141,13 @@ func (p patient) Read(b []byte) (int, error) {
 	for len(c.buf) > writeAhead && c.err == nil && !c.closed {
 		c.less.Wait()
 	}
-	if c.err == nil && c.joined && !c.closed { // else it has been set to end this
+	joined := c.joined
+	if c.err == nil && joined && !c.closed { // else it has been set to end this
 		_ = c.Conn.SetReadDeadline(time.Now().Add(c.silence))
 	}
 	c.mu.Unlock()
 	n, err := c.Conn.Read(b)
-	if errors.Is(err, os.ErrDeadlineExceeded) {
+	if joined && errors.Is(err, os.ErrDeadlineExceeded) {
 		err = fmt.Errorf("broker has been silent for %v: %w", c.silence, err)
 	}
 	return n, err
