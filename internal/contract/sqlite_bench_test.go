@@ -122,7 +122,7 @@ func BenchmarkSQLiteRead(b *testing.B) {
 		if err := db.Exec("PRAGMA cache_size = -8192"); err != nil { // as the store's own
 			b.Fatal(err)
 		}
-		st, _, err := db.Prepare(`SELECT start, offsets, "values" FROM buckets WHERE sensorId = ? AND metric = ? AND start >= ? AND start < ? ORDER BY start`)
+		st, _, err := db.Prepare(`SELECT start, offsets, "values", isOutlier FROM buckets WHERE sensorId = ? AND metric = ? AND start >= ? AND start < ? ORDER BY start`)
 		if err != nil {
 			b.Fatal(err)
 		}

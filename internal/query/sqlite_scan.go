@@ -87,10 +87,11 @@ var errArrays = errors.New("its arrays are not JSON arrays of numbers, of one le
 // one after it into the given slices. Both are empty if there is an error.
 func readArrays(st *sqlite3.Stmt, col int, offsets []int32, values []float64) ([]int32, []float64, error) {
 	offsets, values = offsets[:0], values[:0]
-	if st.ColumnType(col) == sqlite3.NULL && st.ColumnType(col+1) == sqlite3.NULL {
+	text := st.ColumnRawText(col)
+	if text == nil && st.ColumnRawText(col+1) == nil { // NULL
 		return offsets, values, nil // an outlier: its readings are elsewhere
 	}
-	offsets, err := sqlite.ParseOffsets(offsets, st.ColumnRawText(col))
+	offsets, err := sqlite.ParseOffsets(offsets, text)
 	if err == nil {
 		values, err = sqlite.ParseValues(values, st.ColumnRawText(col+1))
 	}

@@ -210,9 +210,10 @@ func (s *stream) readBucket() error {
 			return err
 		}
 	}
+	from, until := s.q.Since(), s.q.Until()
 	for i, off := range s.offsets {
 		t := s.start + int64(off)
-		if t >= s.q.From && t < s.q.Until() && s.q.After.Past(t, s.series.Metric) {
+		if t >= from && t < until && (t > from || s.q.After.Past(t, s.series.Metric)) {
 			s.ready = append(s.ready, reading.Point{Time: t, Value: s.values[i]})
 		}
 	}
