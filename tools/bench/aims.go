@@ -59,13 +59,15 @@ func (r *report) aims() (all []aim) {
 	}
 	if n := len(r.store); n > 0 {
 		var cpu []float64
-		rate := math.Inf(1)
+		least, seconds := math.Inf(1), 0.0
 		for _, s := range r.store {
-			cpu, rate = append(cpu, s.cpu), min(rate, s.rate)
+			cpu, least = append(cpu, s.cpu), min(least, s.rate)
+			seconds += float64(s.messages) / s.rate
 		}
+		rate := float64(r.store[n-1].readings) / seconds
 		all = append(all,
 			flat("a reading's cost up to "+thousands(r.store[n-1].readings)+" readings in the embedded store", cpu),
-			aim{"the embedded store, `FLUSH_INTERVAL=60s`", "≥ 40,000/s", fmt.Sprintf("%.0f/s and more", rate), rate >= 40_000},
+			aim{"the embedded store, `FLUSH_INTERVAL=60s`", "≥ 40,000/s", fmt.Sprintf("%.0f/s on average, %.0f/s in the slowest of %d parts", rate, least, n), rate >= 40_000},
 			aim{"the embedded store, `FLUSH_INTERVAL=1s`", "≥ 20,000/s", fmt.Sprintf("%.0f/s", r.each.rate), r.each.rate >= 20_000})
 	}
 	for i, q := range r.reads {
