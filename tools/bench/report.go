@@ -157,7 +157,7 @@ func (r *report) svg() string {
 		store, storeNames = append(store, s.cpu), append(storeNames, fmt.Sprintf("%.1fM", float64(s.readings)/1e6))
 	}
 	line(&b, 40, 360, 320, "CPU s / 100k by number of sensors", fleet, fleetNames)
-	line(&b, 420, 360, 320, "CPU s / 100k by readings in the embedded store", store, storeNames)
+	line(&b, 420, 360, 320, "CPU s / 100k as the embedded store fills up", store, storeNames)
 	b.WriteString("</svg>\n")
 	return b.String()
 }
@@ -174,7 +174,7 @@ func (r *report) bars(b *strings.Builder) {
 		fmt.Fprintf(b, `<text x="290" y="%d" text-anchor="end">%s sensors, journal %s, flush %s</text>`, y+13, thousands(t.sensors), t.journal, t.flush)
 		fmt.Fprintf(b, `<rect x="300" y="%d" width="%.0f" height="16" fill="#2563eb"/>`, y, width)
 		fmt.Fprintf(b, `<line x1="%.0f" x2="%.0f" y1="%d" y2="%d" stroke="#d97706" stroke-width="3"/>`, 300+400*t.base.rate/top, 300+400*t.base.rate/top, y-2, y+18)
-		fmt.Fprintf(b, `<text x="%.0f" y="%d" fill="#fff" text-anchor="end">%.0f</text>`+"\n", 294+width, y+13, t.rate)
+		fmt.Fprintf(b, `<text x="308" y="%d" fill="#fff">%.0f</text>`+"\n", y+13, t.rate)
 		y += 24
 	}
 }
