@@ -13,12 +13,13 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"gudang/internal/reading"
+	"gudang/internal/testenv"
 )
 
 // ttlServer speaks as much of MongoDB's protocol as it takes to be told about
 // indexes: no server of the tests has TTL.
 type ttlServer struct {
-	addr string
+	uri string
 
 	mu      sync.Mutex
 	indexes map[string]map[string]bson.D // by collection and name
@@ -29,11 +30,11 @@ type ttlServer struct {
 
 func newTTLServer(t *testing.T) *ttlServer {
 	s := &ttlServer{indexes: map[string]map[string]bson.D{}, fails: map[string]int32{}, monitor: true}
-	s.addr = serveMongo(t, s.answer)
+	s.uri = testenv.ServeMongo(t, s.answer)
 	return s
 }
 
-func (s *ttlServer) answer(command bson.Raw) bson.D {
+func (s *ttlServer) answer(command bson.Raw, _ bson.D) bson.D {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	elements, _ := command.Elements()
@@ -67,8 +68,8 @@ func (s *ttlServer) answer(command bson.Raw) bson.D {
 			return bson.D{{Key: "ok", Value: 0.0}, {Key: "code", Value: int32(13)}, {Key: "errmsg", Value: "not authorized on admin"}}
 		}
 		return append(bson.D{{Key: "ttlMonitorEnabled", Value: s.monitor}}, ok...)
-	default: // hello and its old name
-		return greeting()
+	default:
+		return ok
 	}
 	if name != "getParameter" {
 		s.sent = append(s.sent, name+" "+collection)
@@ -86,7 +87,7 @@ func (s *ttlServer) add(collection, name string, key, after any) {
 // expire tells the server, and returns what it was sent.
 func (s *ttlServer) expire(t *testing.T, buckets, raw time.Duration) (byServer bool, why string, sent []string, err error) {
 	t.Helper()
-	m, err := OpenMongo("mongodb://"+s.addr, "gudang")
+	m, err := OpenMongo(s.uri, "gudang")
 	if err != nil {
 		t.Fatal(err)
 	}

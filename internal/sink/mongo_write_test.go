@@ -14,6 +14,7 @@ import (
 
 	"gudang/internal/mongodb"
 	"gudang/internal/reading"
+	"gudang/internal/testenv"
 )
 
 var errNetwork = errors.New("connection reset by peer")
@@ -366,15 +367,10 @@ func BenchmarkWriteBatch(b *testing.B) {
 // BenchmarkMongo is the way through the driver to a server that takes
 // everything: 1,000 buckets, and the documents of 1,000 new sensors.
 func BenchmarkMongo(b *testing.B) {
-	addr := serveMongo(b, func(command bson.Raw) bson.D {
-		switch elements, _ := command.Elements(); elements[0].Key() {
-		case "update", "insert":
-			return bson.D{{Key: "ok", Value: 1}, {Key: "n", Value: 1000}}
-		default:
-			return greeting()
-		}
+	uri := testenv.ServeMongo(b, func(bson.Raw, bson.D) bson.D {
+		return bson.D{{Key: "ok", Value: 1}, {Key: "n", Value: 1000}}
 	})
-	m, err := OpenMongo("mongodb://"+addr, "gudang", MongoWriters(1))
+	m, err := OpenMongo(uri, "gudang", MongoWriters(1))
 	if err != nil {
 		b.Fatal(err)
 	}

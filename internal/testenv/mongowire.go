@@ -11,8 +11,32 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// MongoServer answers MongoDB's commands as the test has it: for what no
-// server on this machine can do. It is a standalone server to a driver.
+// ServeMongo answers MongoDB's commands as the test has it, at the URI that it
+// returns: for what no server on this machine can do, and for what is measured
+// without one. It is a standalone server to a driver, and says hello by itself.
+// Beside the command are the documents that were sent apart from it, by name.
+func ServeMongo(t testing.TB, answer func(command bson.Raw, beside bson.D) bson.D) (uri string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			t.Cleanup(func() { c.Close() })
+			go serveMongo(t, c, answer)
+		}
+	}()
+	return "mongodb://" + l.Addr().String() + "/"
+}
+
+// MongoServer is such a server that remembers its commands, each a document with
+// all that was sent for it.
 type MongoServer struct {
 	URI string
 
@@ -23,26 +47,12 @@ type MongoServer struct {
 	seen []bson.D
 }
 
-// NewMongoServer starts a server that answers each command, as a document with
-// all that was sent for it, with what answer returns. It says hello by itself.
+// NewMongoServer starts a server that answers each command with what answer
+// returns.
 func NewMongoServer(t testing.TB, answer func(command bson.D) bson.D) *MongoServer {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &MongoServer{URI: "mongodb://" + l.Addr().String() + "/", t: t, answer: answer}
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			t.Cleanup(func() { c.Close() })
-			go s.serve(c)
-		}
-	}()
+	s := &MongoServer{t: t, answer: answer}
+	s.URI = ServeMongo(t, s.reply)
 	return s
 }
 
@@ -72,7 +82,7 @@ const (
 
 var errWire = errors.New("not MongoDB's wire protocol")
 
-func (s *MongoServer) serve(c net.Conn) {
+func serveMongo(t testing.TB, c net.Conn, answer func(bson.Raw, bson.D) bson.D) {
 	for {
 		var head [16]byte
 		if _, err := io.ReadFull(c, head[:]); err != nil {
@@ -83,14 +93,18 @@ func (s *MongoServer) serve(c net.Conn) {
 		if _, err := io.ReadFull(c, body); err != nil {
 			return
 		}
-		command, err := parseCommand(op, body)
+		command, beside, err := parseCommand(op, body)
 		if err != nil {
-			s.t.Errorf("cannot read a command: %v", err)
+			t.Errorf("cannot read a command: %v", err)
 			return
 		}
-		reply, err := bson.Marshal(s.reply(command))
+		said, own := greeting(command)
+		if !own {
+			said = answer(command, beside)
+		}
+		reply, err := bson.Marshal(said)
 		if err != nil {
-			s.t.Errorf("cannot encode the answer to %v: %v", command, err)
+			t.Errorf("cannot encode the answer to %v: %v", command, err)
 			return
 		}
 		if _, err := c.Write(frame(op, id, reply)); err != nil {
@@ -99,8 +113,18 @@ func (s *MongoServer) serve(c net.Conn) {
 	}
 }
 
-func (s *MongoServer) reply(command bson.D) bson.D {
-	switch command[0].Key {
+// CommandName is what a command does.
+func CommandName(command bson.Raw) string {
+	first, err := command.IndexErr(0)
+	if err != nil {
+		return ""
+	}
+	return first.Key()
+}
+
+// greeting answers what every server does.
+func greeting(command bson.Raw) (reply bson.D, own bool) {
+	switch CommandName(command) {
 	case "hello", "isMaster", "ismaster":
 		return bson.D{
 			{Key: "ok", Value: 1.0},
@@ -112,10 +136,20 @@ func (s *MongoServer) reply(command bson.D) bson.D {
 			{Key: "maxBsonObjectSize", Value: int32(16 << 20)},
 			{Key: "maxMessageSizeBytes", Value: int32(48_000_000)},
 			{Key: "maxWriteBatchSize", Value: int32(100_000)},
-		}
+		}, true
 	case "endSessions":
-		return bson.D{{Key: "ok", Value: 1.0}}
+		return bson.D{{Key: "ok", Value: 1.0}}, true
 	}
+	return nil, false
+}
+
+func (s *MongoServer) reply(raw bson.Raw, beside bson.D) bson.D {
+	var command bson.D
+	if err := bson.Unmarshal(raw, &command); err != nil {
+		s.t.Errorf("cannot read a command: %v", err)
+		return nil
+	}
+	command = append(command, beside...)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.seen = append(s.seen, command)
@@ -139,29 +173,27 @@ func frame(op, id uint32, reply []byte) []byte {
 	return out
 }
 
-// parseCommand is the command of a message, with the documents that were sent
-// beside it in their place.
-func parseCommand(op uint32, body []byte) (command bson.D, err error) {
+// parseCommand is the command of a message, and the documents that were sent
+// beside it.
+func parseCommand(op uint32, body []byte) (command bson.Raw, beside bson.D, err error) {
 	if op == opQuery {
 		_, rest, _ := cutName(body[min(4, len(body)):])
-		return command, bson.Unmarshal(rest[min(8, len(rest)):], &command)
+		command = rest[min(8, len(rest)):]
+		return command, nil, command.Validate()
 	}
 	if op != opMsg || len(body) < 5 {
-		return nil, errWire
+		return nil, nil, errWire
 	}
-	var beside bson.D
 	for rest := body[4:]; len(rest) > 4; {
 		kind := rest[0]
 		size := binary.LittleEndian.Uint32(rest[1:])
 		if int(size) > len(rest)-1 || size < 5 {
-			return nil, errWire
+			return nil, nil, errWire
 		}
 		section := rest[1 : 1+size]
 		rest = rest[1+size:]
 		if kind == 0 {
-			if err := bson.Unmarshal(section, &command); err != nil {
-				return nil, err
-			}
+			command = section
 			continue
 		}
 		name, docs, _ := cutName(section[4:])
@@ -170,16 +202,16 @@ func parseCommand(op uint32, body []byte) (command bson.D, err error) {
 			n := min(binary.LittleEndian.Uint32(docs), uint32(len(docs)))
 			var doc bson.D
 			if err := bson.Unmarshal(docs[:n], &doc); err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 			list, docs = append(list, doc), docs[n:]
 		}
 		beside = append(beside, bson.E{Key: name, Value: list})
 	}
-	if len(command) == 0 {
-		return nil, errWire
+	if CommandName(command) == "" {
+		return nil, nil, errWire
 	}
-	return append(command, beside...), nil
+	return command, beside, nil
 }
 
 func cutName(b []byte) (name string, rest []byte, ok bool) {
