@@ -59,8 +59,7 @@ func numberLike(text []byte) bool {
 	default:
 		return false
 	}
-	rest := bytes.TrimLeft(unsigned(text), "0123456789.")
-	_, ok := parseDecimal(text[:len(text)-len(rest)])
+	_, rest, ok := leadingNumber(text)
 	const longestUnit = 8
 	return ok && len(rest) <= longestUnit && !bytes.ContainsAny(rest, "0123456789")
 }

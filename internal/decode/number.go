@@ -59,8 +59,7 @@ func measured(text []byte, f *field, unit []byte) (float64, []byte, reading.Reas
 	if why != reading.InvalidValue || f.unit == "" {
 		return v, unit, why
 	}
-	rest := bytes.TrimLeft(unsigned(text), "0123456789.")
-	v, ok := parseDecimal(text[:len(text)-len(rest)])
+	v, rest, ok := leadingNumber(text)
 	spelled := bytes.TrimSpace(rest)
 	if !ok || len(spelled) == 0 {
 		return 0, unit, why
@@ -73,6 +72,14 @@ func measured(text []byte, f *field, unit []byte) (float64, []byte, reading.Reas
 		return 0, unit, why
 	}
 	return v, spelled, ""
+}
+
+// leadingNumber is the number that text begins with, without an exponent, and
+// what stands behind it.
+func leadingNumber(text []byte) (v float64, rest []byte, ok bool) {
+	rest = bytes.TrimLeft(unsigned(text), "0123456789.")
+	v, ok = parseDecimal(text[:len(text)-len(rest)])
+	return v, rest, ok
 }
 
 // parseNumber reads a decimal number as people and devices write it: sign,
