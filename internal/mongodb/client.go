@@ -167,9 +167,9 @@ func (c *Client) Majority() bool { return c.majority }
 
 // Truth are the options of a collection as whoever decides by what is there
 // reads it: at the primary, and with a majority to write to, what it has.
-func Truth(majority bool) *options.CollectionOptionsBuilder {
+func (c *Client) Truth() *options.CollectionOptionsBuilder {
 	opts := options.Collection().SetReadPreference(readpref.Primary())
-	if majority {
+	if c.majority {
 		opts.SetReadConcern(readconcern.Majority())
 	}
 	return opts

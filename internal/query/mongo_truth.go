@@ -54,7 +54,7 @@ func (m *Mongo) ends(ctx context.Context) *mongoEnds { return &mongoEnds{m, ctx}
 func (e *mongoEnds) find(collection string, filter any, opts *options.FindOptionsBuilder, yield func(bson.Raw) error) error {
 	ctx, cancel := context.WithTimeout(e.ctx, mongoTimeout)
 	defer cancel()
-	return e.eachOf(ctx, collection, mongodb.Truth(e.client.Majority()), filter, opts, yield)
+	return e.eachOf(ctx, collection, e.client.Truth(), filter, opts, yield)
 }
 
 func (e *mongoEnds) metricsOf(sensor string) ([]string, error) {

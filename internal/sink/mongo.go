@@ -155,7 +155,7 @@ func (m *Mongo) WriteBuckets(ctx context.Context, buckets []*reading.Bucket) Res
 }
 
 func (m *Mongo) collection(db *mongo.Database) bucketsCollection {
-	return bucketsCollection{Database: db, client: m.client, majority: m.client.Majority(), probe: m.Ping, outlier: m.outlier, span: m.span, inserts: insertsMost(m.batch)}
+	return bucketsCollection{Database: db, client: m.client, probe: m.Ping, outlier: m.outlier, span: m.span, inserts: insertsMost(m.batch)}
 }
 
 // insertsMost is how many documents one insert command takes.
@@ -211,12 +211,11 @@ func join(results []Result) Result {
 // bucketsCollection is the buckets as writeBatch needs them.
 type bucketsCollection struct {
 	*mongo.Database
-	client   *mongodb.Client
-	majority bool // writes wait for a majority
-	outlier  int
-	span     reading.Span
-	inserts  int // documents in one insert command
-	probe    func(context.Context) error
+	client  *mongodb.Client
+	outlier int
+	span    reading.Span
+	inserts int // documents in one insert command
+	probe   func(context.Context) error
 }
 
 // upsert sends what is left of the items as one update command.
@@ -248,7 +247,7 @@ func (c bucketsCollection) read(ctx context.Context, ids bson.A, yield func(bson
 
 // truth is a collection as whoever decides by what is there reads it.
 func (c bucketsCollection) truth(name string) *mongo.Collection {
-	return c.Collection(name, mongodb.Truth(c.majority))
+	return c.Collection(name, c.client.Truth())
 }
 
 func (c bucketsCollection) find(ctx context.Context, collection string, filter any, opts *options.FindOptionsBuilder, yield func(bson.Raw)) error {

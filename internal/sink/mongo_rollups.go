@@ -63,7 +63,7 @@ func (m *Mongo) sourceOf(db *mongo.Database, source reading.Span) *mongo.Collect
 }
 
 func (m *Mongo) truly(db *mongo.Database, collection string) *mongo.Collection {
-	return db.Collection(collection, mongodb.Truth(m.client.Majority()))
+	return db.Collection(collection, m.client.Truth())
 }
 
 // RollUp implements Rollups. Roll-ups that are not there yet are inserted,
