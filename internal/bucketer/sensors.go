@@ -44,11 +44,8 @@ func (s *Sensors) addLocked(id string) {
 func (s *Sensors) Admit(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.known.Has(id) {
-		return true
-	}
 	if s.known.Len() >= s.max {
-		return false
+		return s.known.Has(id)
 	}
 	s.addLocked(id)
 	return true
